@@ -241,7 +241,7 @@ pub struct ArchiveRead {
     pub schema: Arc<Schema>,
     /// The first and the last stored time that are of interest.
     pub times: (i64, i64),
-    /// Values of which all metas of interest have one; the names that lead to them begin with the meta field.
+    /// Paths of member names, the meta field first, each with values: metas of interest have one of these values there.
     pub metas: Vec<(Vec<String>, Vec<Value>)>,
     /// Which part of the row groups that may have such rows is read.
     pub part: ArchivePart,

@@ -25,7 +25,7 @@ const END_BYTES: u64 = 1 << 15;
 const GAP_BYTES: u64 = 1 << 14;
 /// How many parts the cache is laid out for.
 const PARTS: usize = 1 << 12;
-/// Rows of a row group of which the values are kept together: those of a page.
+/// The values of a column are cached in blocks of this many rows: those of a page.
 const BLOCK_ROWS: usize = PAGE_ROWS;
 
 /// Parts of files that were fetched, and values that were decoded from them, up to a number of bytes. Files never change.
@@ -43,7 +43,7 @@ impl FileCache {
     }
 }
 
-/// Of which file, by the URL of its table and its name, and what of it.
+/// Identifies a cached part: the file, by the URL of its table and its name, and what is cached of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     file: Arc<str>,
@@ -95,7 +95,14 @@ pub(crate) fn read(
         fields.filter(|(_, field)| wanted.index_of(field.name()).is_ok()).map(|(index, _)| index).collect();
     let schema = Arc::new(metadata.schema().project(&columns)?);
     let mut batches = Batches { remote, metadata, columns, schema, groups: groups.into(), group: None };
-    let blocks = std::iter::from_fn(move || batches.next_block().transpose());
+    let blocks = std::iter::from_fn(move || {
+        let block = batches.next_block();
+        if block.is_err() {
+            // The decoder may be at another block than the one that comes next.
+            batches.end();
+        }
+        block.transpose()
+    });
     Ok(Box::new(blocks.flat_map(|block| match block {
         Ok(batches) => batches.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error)],
@@ -154,6 +161,12 @@ impl Batches {
             let Some((number, rows)) = self.groups.pop_front() else { return Ok(None) };
             self.group = Some(self.begin(number, &rows)?);
         }
+    }
+
+    /// Leaves out what is left.
+    fn end(&mut self) {
+        self.groups.clear();
+        self.group = None;
     }
 
     fn begin(&self, number: usize, wanted: &[Range<usize>]) -> Result<Group, SinkError> {

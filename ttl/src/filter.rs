@@ -255,8 +255,8 @@ impl Filter {
         })
     }
 
-    /// Scalars of which every document that matches has one, each list of them with its path below a top-level field; of a list at
-    /// the path, one of the items is such a scalar.
+    /// Paths below a top-level field, each with scalars: every document that matches has one of these scalars there, or a list with
+    /// one of them.
     #[must_use]
     pub fn candidates(&self, field: &str) -> Vec<(Vec<String>, Vec<Value>)> {
         let candidates = |part: &Node| {

@@ -11,7 +11,7 @@ use arrow::error::ArrowError;
 use ebbtide_ttl::Precision;
 use std::sync::Arc;
 
-/// Results are made of the states of so many bins at a time.
+/// The number of bins whose states are turned into results at a time.
 const BINS_AT_ONCE: usize = 128;
 /// The column with the number of measurements.
 const MEASUREMENTS: &str = "measurements";

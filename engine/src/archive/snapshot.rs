@@ -129,7 +129,7 @@ impl CollectionSnapshot {
         places.open(url).map_err(unreachable)
     }
 
-    /// Values of which all metas of a request have one, member by member.
+    /// For each member that a request restricts, the values that it allows.
     fn metas_of(&self, request: &ScanRequest) -> Vec<(Vec<String>, Vec<Value>)> {
         let (Some(meta), Some(filter)) = (&self.schema().meta, &request.meta) else { return Vec::new() };
         let mut wanted = Vec::new();

@@ -6,7 +6,8 @@ use arrow::error::ArrowError;
 use ebbtide::buckets::{times, value_at};
 use ebbtide::ttl::{Clock, Code, Filter, Precision, RuleSpec, Timestamp, Value};
 use ebbtide::{
-    CollectionChange, CollectionOptions, Database, HoldOptions, MetaFilter, Result, ScanRequest, SweepOptions,
+    ArchivePart, CollectionChange, CollectionOptions, Database, HoldOptions, MetaFilter, Result, ScanRequest,
+    SweepOptions,
 };
 use ebbtide_lake::sim::{SimLake, SimStore};
 use std::sync::Arc;
@@ -163,6 +164,34 @@ fn an_archive_returns_the_columns_that_are_asked_for_in_their_order() {
     }
     let request = ScanRequest { projection: Some(vec!["nothing".to_owned()]), ..ScanRequest::default() };
     assert_eq!(snapshot.archived(&request).unwrap_err().code(), Code::BadValue);
+}
+
+#[test]
+fn each_row_is_in_one_part_of_a_read_also_when_its_values_are_in_memory() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    // A file of two row groups, of which the second ends within a page, and a small one.
+    let counts = [140_000, 100];
+    for (file, count) in (0..).zip(counts) {
+        let first = file * 1_000_000;
+        c.insert_documents(&(first..first + count).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+        world.clock.set(at(first + count + 2 * HOUR));
+        db.sweep().unwrap();
+    }
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    for projection in [Some(vec!["v".to_owned()]), None, None] {
+        let request = ScanRequest { projection, ..ScanRequest::default() };
+        for of in [2, 1, 3] {
+            let parts = (0..of).map(|number| snapshot.archived(&request).unwrap().part(ArchivePart { number, of }));
+            let units = parts.flat_map(|part| part.units);
+            let mut found: Vec<i64> =
+                units.flat_map(|unit| unit.read().unwrap()).flat_map(|batch| values(&batch.unwrap())).collect();
+            found.sort_unstable();
+            let expected = (0..).zip(counts).flat_map(|(file, count)| (0..count).map(move |v| file * 1_000_000 + v));
+            assert!(found.iter().copied().eq(expected), "{} rows in {of} parts", found.len());
+        }
+    }
 }
 
 #[test]

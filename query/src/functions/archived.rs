@@ -67,7 +67,7 @@ impl Call for ArchivedCall {
     }
 
     fn rows(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<ArchivedRows> {
-        let parts = state.config().target_partitions();
+        let parts = state.config().target_partitions().max(1);
         Ok(ArchivedRows { spec: Arc::new(self.0.spec(state, projection, filters)?), parts })
     }
 }

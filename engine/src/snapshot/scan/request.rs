@@ -17,7 +17,7 @@ pub trait MetaFilter: Debug + Send + Sync {
     /// scan fails if that call fails too.
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError>;
 
-    /// Values of which every selected meta has one, each list of them at a path of member names (empty for the meta itself). Metas
+    /// Paths of member names (empty for the meta itself), each with values: every selected meta has one of these values there. Metas
     /// are looked up by them in the postings of a segment, and [`MetaFilter::select`] is called only with those that are found.
     fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
         &[]
