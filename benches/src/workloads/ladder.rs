@@ -1,23 +1,26 @@
 //! Ladders: what decayed data takes, how long a decaying sweep takes, and how fast its bins are read.
 
 use super::Plan;
+use super::items::percentile;
 use crate::Result;
 use crate::folder::{UnsyncedFs, bytes_of, sync_files};
 use crate::measure::{Stopwatch, progress, timed};
 use crate::query::NamedSeries;
 use crate::report::Report;
-use crate::tsbs::{Cpu, START_MS, STEP_MS};
+use crate::sql::Sql;
+use crate::tsbs::{Cpu, Random, START_MS, STEP_MS};
 use crate::weather::Weather;
 use arrow::array::RecordBatch;
 use ebbtide::buckets::{Bins, StoredField};
 use ebbtide::ttl::{Granularity, Ladder, Precision, Rung, Timestamp, VirtualClock};
 use ebbtide::{
-    Aggregate, AggregateRequest, Collection, CollectionOptions, Database, DumpedRung, RollupRequest, ScanRequest,
-    Settings, TimeRange,
+    Aggregate, AggregateRequest, Collection, CollectionOptions, CollectionSnapshot, Database, DumpedRung,
+    RollupRequest, ScanRequest, Settings, TimeRange,
 };
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tempfile::TempDir;
 
 const HOSTS: usize = 100;
 const TICKS: usize = 8_640;
@@ -47,6 +50,9 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     }
     if plan.wants("decay") {
         decay(plan, &mut report)?;
+    }
+    if plan.wants("beside") {
+        beside(plan, &mut report)?;
     }
     if plan.wants("ingest") {
         ingest(plan, &mut report)?;
@@ -101,6 +107,23 @@ fn aggregates(fields: &[String]) -> Vec<Aggregate> {
     std::iter::once(Aggregate::Rows).chain(fields.iter().flat_map(of)).collect()
 }
 
+/// The recorded weather in a closed database, at a time at which none of it is due. Its ladder has days and weeks.
+fn undecayed(weather: &Weather, batches: &[RecordBatch]) -> Result<TempDir> {
+    let (first, last) = weather.span();
+    let folder = tempfile::tempdir()?;
+    let (db, _) = open(folder.path(), Timestamp::from_millis(last), Some(UnsyncedFs::default()))?;
+    let options = CollectionOptions::new("time").meta_field("station").granularity(Granularity::Hours);
+    let collection = db.create_collection("weather", options.expire_after_seconds((last - first) / 1000))?;
+    db.set_ladder("weather", Some(ladder(&[DAY_S, 7 * DAY_S])), false)?;
+    batches.iter().try_for_each(|batch| collection.insert(batch).map(drop))?;
+    db.flush()?;
+    db.compact(None)?;
+    drop(collection);
+    db.close()?;
+    sync_files(folder.path())?;
+    Ok(folder)
+}
+
 /// Half of the recorded weather decays into days and weeks, then all of it; and what reads the bins.
 fn decay(plan: &Plan, report: &mut Report) -> Result<()> {
     let weather = Weather::load(&plan.root, plan.data.as_deref(), plan.scale)?;
@@ -114,17 +137,7 @@ fn decay(plan: &Plan, report: &mut Report) -> Result<()> {
     let mut note = String::new();
     for _ in 0..plan.runs {
         drop(kept.take());
-        let folder = tempfile::tempdir()?;
-        let (db, _) = open(folder.path(), Timestamp::from_millis(last), Some(UnsyncedFs::default()))?;
-        let options = CollectionOptions::new("time").meta_field("station").granularity(Granularity::Hours);
-        let collection = db.create_collection("weather", options.expire_after_seconds(life))?;
-        db.set_ladder("weather", Some(ladder(&[DAY_S, 7 * DAY_S])), false)?;
-        batches.iter().try_for_each(|batch| collection.insert(batch).map(drop))?;
-        db.flush()?;
-        db.compact(None)?;
-        drop(collection);
-        db.close()?;
-        sync_files(folder.path())?;
+        let folder = undecayed(&weather, &batches)?;
         // The same bins of the rows that are due next, in a process that has read nothing of them yet.
         let (db, _) = open(folder.path(), Timestamp::from_millis(last), None)?;
         let collection = db.collection("weather")?;
@@ -203,6 +216,13 @@ fn rows_of(batches: &[RecordBatch]) -> usize {
     batches.iter().map(RecordBatch::num_rows).sum()
 }
 
+/// The columns of a field in a rollup, as a list in SQL.
+fn result_columns(snapshot: &CollectionSnapshot, field: &str) -> Result<String> {
+    let schema = snapshot.rollup_schema(Some(&[field.to_owned()]))?;
+    let names = schema.fields().iter().map(|column| column.name().as_str());
+    Ok(names.filter(|name| name.starts_with(&format!("{field}_"))).collect::<Vec<_>>().join(", "))
+}
+
 /// One field by day, of which nothing is stored but bins.
 fn reads(plan: &Plan, report: &mut Report, weather: &Weather, db: &Database) -> Result<()> {
     let snapshot = db.collection("weather")?.snapshot()?;
@@ -210,8 +230,11 @@ fn reads(plan: &Plan, report: &mut Report, weather: &Weather, db: &Database) -> 
         return Err("something is stored raw".into());
     }
     let field = weather.fields.first().ok_or("no fields")?.clone();
-    let one = NamedSeries::new(None, weather.stations.iter().take(1).cloned().collect());
+    let station = weather.stations.first().ok_or("no stations")?;
+    let one = NamedSeries::new(None, vec![station.clone()]);
+    let sql = Sql::over(db)?;
     for (what, meta) in [("one series", Some(one)), ("all series", None)] {
+        let of_one = meta.as_ref().map_or(String::new(), |_| format!(" WHERE station = '{station}'"));
         let request = RollupRequest {
             width_seconds: DAY_S,
             fields: Some(vec![field.clone()]),
@@ -228,8 +251,102 @@ fn reads(plan: &Plan, report: &mut Report, weather: &Weather, db: &Database) -> 
             format!("{bins} bins, target {target}"),
         );
         report.add_millis(format!("decay: rollup of {field} by day, {what}, first call"), &[cold], "");
+        let Some(sql) = &sql else { continue };
+        let columns = result_columns(&snapshot, &field)?;
+        let text = format!("SELECT time, station, measurements, {columns} FROM rollup('weather', '1 day'){of_one}");
+        let ask = || timed(|| Ok(rows_of(&sql.run(&text)?)));
+        let rows = ask()?.1;
+        if rows != bins {
+            return Err(format!("{rows} rows of {bins} bins: {text}").into());
+        }
+        let warm = (0..plan.asks()).map(|_| Ok(ask()?.0)).collect::<Result<Vec<_>>>()?;
+        let target = if what == "one series" { "0.8 ms" } else { "8 ms" };
+        report.add_millis(format!("decay: rollup of {field} by day, {what}, SQL"), &warm, format!("target {target}"));
     }
     Ok(())
+}
+
+/// Other statements while half of the recorded weather decays, compared with the same statements before.
+fn beside(plan: &Plan, report: &mut Report) -> Result<()> {
+    let weather = Weather::load(&plan.root, plan.data.as_deref(), plan.scale)?;
+    let batches = weather.batches(10_000)?;
+    let (first, last) = weather.span();
+    let middle = Timestamp::from_millis(first + (last - first) / 2);
+    let (mut quiet, mut busy) = (Latencies::default(), Latencies::default());
+    let mut sweeps = Vec::new();
+    let bar = progress("beside", plan.runs as u64);
+    for _ in 0..plan.runs {
+        let folder = undecayed(&weather, &batches)?;
+        let (db, clock) = open(folder.path(), Timestamp::from_millis(last), None)?;
+        let others = db.create_collection("others", CollectionOptions::new("time").meta_field("tags"))?;
+        let rows = Cpu::new(1).ticks(1)?;
+        let statements = |into: &mut Latencies, go_on: &dyn Fn() -> bool| -> Result<()> {
+            let mut random = Random::new(11);
+            while go_on() {
+                let (took, bins) = timed(|| month_of_one(&db, &weather, last, &mut random))?;
+                (bins > 0).then_some(()).ok_or("a month without measurements")?;
+                into.queries.push(took);
+                into.inserts.push(timed(|| Ok(others.insert(&rows)?))?.0);
+            }
+            Ok(())
+        };
+        // The first statements find nothing in memory.
+        let of_seconds = |seconds: f64| {
+            let watch = Stopwatch::start();
+            move || watch.seconds() < seconds
+        };
+        statements(&mut Latencies::default(), &of_seconds(1.0))?;
+        statements(&mut quiet, &of_seconds(1.0))?;
+        clock.set(middle.plus_seconds((last - first) / 1000));
+        let swept = AtomicBool::new(false);
+        std::thread::scope(|scope| -> Result<()> {
+            let sweeper = scope.spawn(|| {
+                let outcome = timed(|| Ok(db.sweep()?.counts.deleted_documents));
+                swept.store(true, Ordering::Relaxed);
+                outcome
+            });
+            statements(&mut busy, &|| !swept.load(Ordering::Relaxed))?;
+            let (took, rows) = sweeper.join().map_err(|_| "the sweeper panicked")??;
+            sweeps.push(took);
+            (rows > 0).then_some(()).ok_or_else(|| "nothing decayed".into())
+        })?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    report.say("beside: the greatest value of a field by day of one series' last 30 days; durable inserts of one row elsewhere");
+    report.add_millis("beside: sweep of half", &sweeps, "with these statements");
+    for (what, pick) in
+        [("queries", (|of| &mut of.queries) as fn(&mut Latencies) -> &mut Vec<f64>), ("inserts", |of| &mut of.inserts)]
+    {
+        let [(quiet_count, quiet_p99), (busy_count, busy_p99)] = [&mut quiet, &mut busy].map(|of| {
+            let all = pick(of);
+            (all.len(), percentile(all, 99))
+        });
+        report.add_millis(format!("beside: {what} before, p99"), &[quiet_p99], format!("{quiet_count} of them"));
+        report.add_millis(format!("beside: {what} meanwhile, p99"), &[busy_p99], format!("{busy_count} of them"));
+        report.add(format!("beside: {what}, p99 meanwhile to before"), "x", &[busy_p99 / quiet_p99], "target 3");
+    }
+    Ok(())
+}
+
+/// Seconds of statements.
+#[derive(Default)]
+struct Latencies {
+    queries: Vec<f64>,
+    inserts: Vec<f64>,
+}
+
+/// The greatest value of a field by day of a series' last 30 days.
+fn month_of_one(db: &Database, weather: &Weather, last: i64, random: &mut Random) -> Result<usize> {
+    let station = weather.stations[random.below(weather.stations.len())].clone();
+    let request = AggregateRequest {
+        aggregates: weather.fields.first().map(|field| Aggregate::Max(field.clone())).into_iter().collect(),
+        time: TimeRange::of_units(Some(last - 30 * DAY_MS), None, Precision::Ms),
+        meta: Some(Arc::new(NamedSeries::new(None, vec![station]))),
+        width: Some(Precision::Ms.duration(DAY_MS)),
+        ..AggregateRequest::default()
+    };
+    Ok(db.snapshot().collection("weather")?.aggregate(&request)?.num_rows())
 }
 
 /// Ingest beside sweeps without a pause that drop, or decay, all that is older than an hour.
