@@ -159,7 +159,7 @@ impl Schedule {
         }
         let sleep = engine.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {
-            let swept = crate::sweep::sweep(engine, &SweepOptions::default());
+            let swept = crate::sweep::sweep(engine, &SweepOptions { leave_a_core: true, ..SweepOptions::default() });
             if let Ok(report) = &swept {
                 self.hand_off(engine, report.clone());
             }

@@ -22,17 +22,20 @@ impl Maintenance {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, ()> {
-        self.awaited.fetch_add(1, Ordering::Relaxed);
-        let guard = self.lock.lock();
-        self.awaited.fetch_sub(1, Ordering::Relaxed);
-        self.beside_writers.store(false, Ordering::Relaxed);
-        guard
+        self.lock_leaving(false)
     }
 
     /// Takes the lock for background work, which leaves a core to writers.
     pub(crate) fn lock_beside_writers(&self) -> Guard<'_, ()> {
-        let guard = self.lock();
-        self.beside_writers.store(true, Ordering::Relaxed);
+        self.lock_leaving(true)
+    }
+
+    /// Takes the lock for work that may leave a core to writers.
+    pub(crate) fn lock_leaving(&self, a_core: bool) -> Guard<'_, ()> {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        let guard = self.lock.lock();
+        self.awaited.fetch_sub(1, Ordering::Relaxed);
+        self.beside_writers.store(a_core, Ordering::Relaxed);
         guard
     }
 

@@ -167,7 +167,7 @@ fn enforce_sizes(
         state.collections.values().filter(is_limited).map(|c| c.id).collect()
     };
     for id in limited {
-        match size::enforce(engine, id, (now, at)) {
+        match size::enforce(engine, id, options.leave_a_core, (now, at)) {
             Ok((dropped, unreadable)) => {
                 counts.deleted_documents += dropped.measurements;
                 counts.deleted_buckets += dropped.buckets;
@@ -254,7 +254,7 @@ impl PassTarget for Pass<'_> {
 impl Pass<'_> {
     fn visit_rule(&mut self, rule: &RuleRef, limit: VisitLimit) -> Result<Visit> {
         let engine = self.engine;
-        let maintenance = engine.maintenance.lock();
+        let maintenance = engine.maintenance.lock_leaving(self.options.leave_a_core);
         let found = engine.state.read().collections.get(&rule.collection).cloned();
         let Some(found) = found else { return self.visit_documents(rule, limit) };
         if self.warn_if_suspended(&found) || self.broken.contains(&found.id) {
@@ -420,7 +420,7 @@ impl Pass<'_> {
             if plan.all_counted().next().is_none() {
                 continue;
             }
-            let _maintenance = self.engine.maintenance.lock();
+            let _maintenance = self.engine.maintenance.lock_leaving(self.options.leave_a_core);
             let collection = self.engine.state.read().by_id(id).cloned();
             if let Some(collection) = collection {
                 self.settle(&plan, &collection);

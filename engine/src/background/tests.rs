@@ -50,3 +50,17 @@ fn a_seal_that_failed_keeps_segments_from_being_merged_until_the_next() {
     schedule.tick(&db.engine);
     assert_eq!((segments(), count()), (2, 40));
 }
+
+#[test]
+fn a_pass_in_the_background_leaves_a_core_and_one_that_was_asked_for_takes_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(Timestamp::parse("2024-01-01T00:00:00Z").unwrap());
+    let db = Database::builder(folder.path().join("db")).clock(Arc::new(clock.clone())).open().unwrap();
+    db.create_collection("w", CollectionOptions::new("t").expire_after_seconds(3600)).unwrap();
+    let mut schedule = Schedule::new(clock.monotonic());
+    clock.set(Timestamp::parse("2024-01-01T04:00:00Z").unwrap());
+    schedule.tick(&db.engine);
+    assert_eq!((db.metrics().ttl.passes, db.engine.maintenance.may_use_all_cores()), (1, false));
+    db.sweep().unwrap();
+    assert_eq!((db.metrics().ttl.passes, db.engine.maintenance.may_use_all_cores()), (2, true));
+}

@@ -15,14 +15,16 @@ pub struct SweepOptions {
     pub sink: Option<Arc<dyn ExpirySink>>,
     /// Drops without a hand-off where one is required, and no sink is registered.
     pub without_sink: bool,
+    /// Leaves a core to other work, as the passes of [`Database::start_background`](crate::Database::start_background) do.
+    pub leave_a_core: bool,
 }
 
 impl fmt::Debug for SweepOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SweepOptions { max_sub_passes, sink, without_sink } = self;
+        let SweepOptions { max_sub_passes, sink, without_sink, leave_a_core } = self;
         let mut shown = f.debug_struct("SweepOptions");
         shown.field("max_sub_passes", max_sub_passes).field("has_sink", &sink.is_some());
-        shown.field("without_sink", without_sink).finish()
+        shown.field("without_sink", without_sink).field("leave_a_core", leave_a_core).finish()
     }
 }
 

@@ -97,11 +97,12 @@ pub(crate) fn excess(collection: &CollectionState, gone: &[(BucketId, DueBucket)
 pub(super) fn enforce(
     engine: &Engine,
     id: u64,
+    leave_a_core: bool,
     (now, at): (Option<Timestamp>, Timestamp),
 ) -> Result<(Visit, Vec<Error>)> {
     let present = || engine.state.read().by_id(id).cloned();
     let is_over = |c: &CollectionState| c.options.max_bytes.is_some_and(|max| c.bytes() > max);
-    let maintenance = engine.maintenance.lock();
+    let maintenance = engine.maintenance.lock_leaving(leave_a_core);
     let Some(collection) = present().filter(|c| is_over(c)) else { return Ok((Visit::default(), Vec::new())) };
     match crate::seal::flush(engine, &maintenance, Some(&collection.name)) {
         // Dropping what is sealed makes room.
