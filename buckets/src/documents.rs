@@ -3,18 +3,19 @@
 mod cell;
 mod column;
 mod infer;
+mod room;
 mod shared;
 
 pub use cell::{Cell, Measurement};
 
 use crate::build::timestamps;
-use crate::limits::DocumentRoom;
 use crate::schema::Schema;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 use column::Column;
 use ebbtide_ttl::{Code, RuleError, Value};
 use infer::{Infer, Limits, Members};
+use room::DocumentRoom;
 use shared::{SharedMetas, Size};
 use std::fmt;
 
@@ -169,7 +170,7 @@ impl<'a> Reading<'_, 'a> {
                     other => {
                         return bad(format!(
                             "the time field '{name}' must be a date, it is {}",
-                            infer::a_value(&other)
+                            other.type_with_article()
                         ));
                     }
                 });

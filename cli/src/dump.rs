@@ -10,6 +10,7 @@ mod documents;
 mod holds;
 mod restore;
 mod rungs;
+mod types;
 
 pub(crate) use restore::{restore, unfinished};
 

@@ -12,6 +12,7 @@ mod constants;
 mod convert;
 mod date;
 mod error;
+pub(crate) mod figure;
 mod list;
 mod operators;
 mod parse;

@@ -33,7 +33,7 @@ pub use expiry::{
     DefaultTtl, ITEMS_RULE, ItemRules, ItemTtl, RuleName, TTL_FIELD, TTL_SECONDS_MAX, TtlIndex, check_ttl,
     earliest_date,
 };
-pub use expression::accumulator::{Figure, FigureValue};
+pub use expression::figure::{Figure, FigureValue};
 pub use expression::{Constants, Expression, ExpressionError};
 pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, id_of, value_key};

@@ -11,8 +11,8 @@ use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
 use crate::newest::newest;
-use crate::piped::{Piped, now_ms};
-use crate::read::{self, Source};
+use crate::piped::Piped;
+use crate::source::{self, Source};
 use crate::{current, listed, output, profile, reply};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
@@ -25,7 +25,7 @@ pub(crate) const AGGREGATE: &[&str] =
 
 pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["collation"])?;
-    read::check_hint(command, command.get("hint"))?;
+    source::check_hint(command, command.get("hint"))?;
     let constants = command.constants()?;
     let RawBsonRef::Array(stages) = command.required("pipeline")? else {
         return Err(mismatch("pipeline", "a list of stages", command.required("pipeline")?));
@@ -78,7 +78,7 @@ pub(crate) struct Planned {
 /// Plans a pipeline, for `explain`.
 pub(crate) fn plan(command: &Command<'_>, stages: &RawArray) -> Result<Planned> {
     command.refuse(&["collation"])?;
-    read::check_hint(command, command.get("hint"))?;
+    source::check_hint(command, command.get("hint"))?;
     let output = output::split(command, stages)?;
     let before = output.as_ref().map_or(stages, |(_, before)| before);
     let mut pipeline = Pipeline::parse_with(before, &command.constants()?)?;
@@ -113,7 +113,7 @@ fn grouped(
 /// What the engine's aggregates may take for a command.
 pub(crate) fn limits<'a>(command: &Command<'a>) -> Limits<'a> {
     let bytes_max = command.shared.settings.statement_bytes_max;
-    Limits { now_ms: now_ms(command), bytes_max, deadline: command.deadline }
+    Limits { now_ms: command.now_ms(), bytes_max, deadline: command.deadline }
 }
 
 /// The documents of a stage that makes its own, and the stages after it.
@@ -214,7 +214,7 @@ fn collection_source(command: &Command<'_>, whole: Pipeline) -> Result<(Box<dyn 
     let mut pipeline = whole.clone();
     let filter = all_of(pipeline.take_leading_matches());
     let source = Source::of(command)?;
-    command.note_plan(|| read::plan_of(&source, &filter));
+    command.note_plan(|| source::plan_of(&source, &filter));
     Ok(match source {
         Source::Missing => (Box::new(List::new(Vec::new())), pipeline),
         Source::Profile => (Box::new(List::new(listed::matching(profile::records(command), &filter)?)), pipeline),

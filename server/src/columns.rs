@@ -1,13 +1,13 @@
 //! Columns as members of documents of BSON, without values between for scalars.
 
-use crate::measurements::bson_of;
 use crate::reply;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
-use bson::raw::{CString, RawBsonRef, RawDocumentBuf};
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
+use bson::{Binary, spec::BinarySubtype};
 use ebbtide::buckets::{time_values, value_at};
 use ebbtide_documents::append_value_key;
-use ebbtide_ttl::{Precision, Timestamp};
+use ebbtide_ttl::{Precision, Timestamp, Value};
 
 /// A column, and the name of its members.
 pub(crate) struct Column<'a> {
@@ -23,6 +23,33 @@ enum Cells<'a> {
     Texts(&'a StringViewArray),
     Times(&'a [i64], Precision),
     Others,
+}
+
+/// A value as BSON; nothing for null, which is the same as missing.
+pub(crate) fn bson_of(value: &Value) -> Option<RawBson> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(b) => RawBson::Boolean(*b),
+        Value::Int(i) => reply::number(*i),
+        Value::Double(d) => RawBson::Double(*d),
+        Value::String(text) => RawBson::String(text.clone()),
+        Value::Date(t) => RawBson::DateTime(reply::date(*t)),
+        Value::Binary(bytes) => RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() }),
+        Value::Array(items) => {
+            let mut list = RawArrayBuf::new();
+            items.iter().for_each(|item| list.push(bson_of(item).unwrap_or(RawBson::Null)));
+            RawBson::Array(list)
+        }
+        Value::Object(members) => {
+            let mut document = RawDocumentBuf::new();
+            for (name, value) in members {
+                if let Some(value) = bson_of(value) {
+                    reply::append(&mut document, name, value);
+                }
+            }
+            RawBson::Document(document)
+        }
+    })
 }
 
 /// The columns of a batch that have a name which a document may have.

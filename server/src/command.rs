@@ -10,12 +10,11 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::frame::{Form, Message, Sequence, WRITE_BATCH_MAX};
 use crate::operations::Operation;
-use crate::piped::now_ms;
 use crate::shared::Shared;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::Database;
 use ebbtide_documents::Constants;
-use ebbtide_ttl::Code;
+use ebbtide_ttl::{Clock, Code, Precision};
 use std::time::Duration;
 
 /// What drivers add to every command.
@@ -259,10 +258,15 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// The instant of `$$NOW`.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.shared.clock.now().to_units_saturating(Precision::Ms)
+    }
+
     /// The values of `let`.
     pub(crate) fn constants(&self) -> Result<Constants> {
         match self.document("let")? {
-            Some(values) => Ok(Constants::parse(values, now_ms(self))?),
+            Some(values) => Ok(Constants::parse(values, self.now_ms())?),
             None => Ok(Constants::default()),
         }
     }

@@ -1,8 +1,9 @@
 //! A `$group` over measurements, from the engine's aggregates.
 
+use crate::columns::bson_of;
 use crate::deadline::Deadline;
 use crate::error::Result;
-use crate::measurements::{Query, Selection, bson_of};
+use crate::measurements::{Query, Selection};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;

@@ -12,8 +12,7 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::reply;
 use arrow::array::RecordBatch;
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
-use bson::{Binary, spec::BinarySubtype};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::buckets::{FieldType, Schema, time_values, value_at};
 use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, MetaPart, ScanRequest, ScanUnit, TimeRange, value_of_bson};
 use ebbtide_documents::{Projection, Sort};
@@ -26,33 +25,6 @@ use std::sync::Arc;
 const SLICE_ROWS: u64 = 8192;
 /// Rows that are read in little time.
 const SHORT_ROWS: u64 = 1024;
-
-/// A value as BSON; nothing for null, which is the same as missing.
-pub(crate) fn bson_of(value: &Value) -> Option<RawBson> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(b) => RawBson::Boolean(*b),
-        Value::Int(i) => reply::number(*i),
-        Value::Double(d) => RawBson::Double(*d),
-        Value::String(text) => RawBson::String(text.clone()),
-        Value::Date(t) => RawBson::DateTime(reply::date(*t)),
-        Value::Binary(bytes) => RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() }),
-        Value::Array(items) => {
-            let mut list = RawArrayBuf::new();
-            items.iter().for_each(|item| list.push(bson_of(item).unwrap_or(RawBson::Null)));
-            RawBson::Array(list)
-        }
-        Value::Object(members) => {
-            let mut document = RawDocumentBuf::new();
-            for (name, value) in members {
-                if let Some(value) = bson_of(value) {
-                    reply::append(&mut document, name, value);
-                }
-            }
-            RawBson::Document(document)
-        }
-    })
-}
 
 /// What a find over measurements asks for.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::measurements::{Measurements, Query};
 use bson::raw::RawDocumentBuf;
 use ebbtide::{FindRequest, Snapshot};
 use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineRun};
-use ebbtide_ttl::{Clock, Code, Precision, SystemClock};
+use ebbtide_ttl::{Code, SystemClock};
 use std::sync::Arc;
 
 /// Documents that are read at a time.
@@ -26,15 +26,10 @@ pub(crate) struct Piped {
     ready: std::vec::IntoIter<RawDocumentBuf>,
 }
 
-/// The instant of `$$NOW`.
-pub(crate) fn now_ms(command: &Command<'_>) -> i64 {
-    command.shared.clock.now().to_units_saturating(Precision::Ms)
-}
-
 impl Piped {
     /// The results of a pipeline over some documents.
     pub(crate) fn over(command: &Command<'_>, source: Box<dyn Results>, pipeline: &Pipeline) -> Result<Piped> {
-        let run = pipeline.run(now_ms(command), command.shared.settings.statement_bytes_max);
+        let run = pipeline.run(command.now_ms(), command.shared.settings.statement_bytes_max);
         let others = match pipeline.foreign_collections().next() {
             Some(_) => command.existing()?.map(|database| database.snapshot()),
             None => None,

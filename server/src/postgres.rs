@@ -19,60 +19,18 @@ mod statements;
 mod values;
 mod wire;
 
-use crate::http::Ends;
-use crate::scram;
+use crate::ends::Ends;
 use crate::shared::{Shared, is_stopped};
 use conversation::Conversation;
 use error::{PROTOCOL_VIOLATION, Refusal, SHUTDOWN};
-use parking_lot::Mutex;
-use pgwire::messages::cancel::CancelRequest;
 use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage};
-use std::collections::HashMap;
-use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wire::{Broken, Wire};
-
-/// The statements that can be ended from another connection, by the number of theirs.
-#[derive(Debug, Default)]
-pub(crate) struct Cancellations(Mutex<HashMap<i32, (i32, Arc<Notify>)>>);
-
-/// The place of a connection among those whose statements can be ended.
-struct Cancellable<'a> {
-    all: &'a Cancellations,
-    number: i32,
-    secret: i32,
-    ended: Arc<Notify>,
-}
-
-impl Cancellations {
-    fn enter(&self, number: i32) -> Result<Cancellable<'_>, Refusal> {
-        let secret = scram::random().map_err(|what| Refusal::fatal(PROTOCOL_VIOLATION, what))?;
-        let (secret, ended) = (i32::from_be_bytes(secret), Arc::new(Notify::new()));
-        self.0.lock().insert(number, (secret, Arc::clone(&ended)));
-        Ok(Cancellable { all: self, number, secret, ended })
-    }
-
-    /// Ends the statement that a request names, if its secret is right.
-    fn cancel(&self, request: &CancelRequest) {
-        let all = self.0.lock();
-        if let Some((secret, ended)) = all.get(&request.pid)
-            && request.secret_key.as_i32() == Some(*secret)
-        {
-            ended.notify_waiters();
-        }
-    }
-}
-
-impl Drop for Cancellable<'_> {
-    fn drop(&mut self) {
-        self.all.0.lock().remove(&self.number);
-    }
-}
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
@@ -168,7 +126,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         _ => return Ok(()),
     };
     wire.expect_messages();
-    let place = shared.cancellations.enter(number)?;
+    let place = shared.cancellations.enter(number).map_err(|what| Refusal::fatal(PROTOCOL_VIOLATION, what))?;
     let opened = match needs_tls && !has_tls {
         true => {
             Err(Refusal::fatal("28000", "this server takes connections with TLS alone: use sslmode=require").into())

@@ -1,7 +1,6 @@
 //! Commands that read: find, count, distinct.
 
 use crate::batches::first_batch;
-use crate::collections::indexes_of;
 use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::error::{CommandError, Result};
@@ -10,10 +9,11 @@ use crate::listed::{self, Wanted};
 use crate::measurements::{Measurements, Query};
 use crate::piped::{Piped, READ_BYTES};
 use crate::reply::empty;
-use crate::{aggregate, groups, profile, profiler, reply};
+use crate::source::{Source, check_hint, plan_of};
+use crate::{aggregate, groups, profile, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
-use ebbtide::{CollectionSnapshot, DocumentsSnapshot, FindRequest};
+use ebbtide::FindRequest;
 use ebbtide_documents::{Distinct, Pipeline};
 use ebbtide_ttl::Code;
 
@@ -53,84 +53,8 @@ const FIND_REFUSED: &[&str] = &[
 pub(crate) const COUNT: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
 pub(crate) const DISTINCT: &[&str] = &["key", "query", "hint", "collation"];
 
-/// A collection as it is now.
-pub(crate) enum Source {
-    Documents(DocumentsSnapshot),
-    Measurements(CollectionSnapshot),
-    /// The records of the profiler.
-    Profile,
-    /// None of this name, which reads as an empty one.
-    Missing,
-}
-
-impl Source {
-    pub(crate) fn of(command: &Command<'_>) -> Result<Source> {
-        let name = command.collection()?;
-        let Some(database) = command.existing()? else { return Ok(Source::Missing) };
-        if name == profiler::COLLECTION {
-            return Ok(Source::Profile);
-        }
-        let snapshot = database.snapshot();
-        match snapshot.documents(name) {
-            Ok(documents) => Ok(Source::Documents(documents)),
-            Err(error) if error.code() == Code::NamespaceNotFound => Ok(Source::Missing),
-            Err(_) => Ok(Source::Measurements(snapshot.collection(name)?)),
-        }
-    }
-}
-
-/// How a filter finds its documents, in MongoDB's words.
-pub(crate) fn plan_of(source: &Source, filter: &RawDocument) -> String {
-    match source {
-        Source::Documents(snapshot) => plan_of_documents(snapshot, filter),
-        Source::Measurements(_) => "TS_SCAN".to_owned(),
-        Source::Profile => "COLLSCAN".to_owned(),
-        Source::Missing => "EOF".to_owned(),
-    }
-}
-
-pub(crate) fn plan_of_documents(snapshot: &DocumentsSnapshot, filter: &RawDocument) -> String {
-    // One that is wrong has no plan.
-    let Ok(name) = snapshot.index_for(filter) else { return String::new() };
-    let key = snapshot.options().indexes.iter().find(|index| Some(&index.name) == name.as_ref());
-    match (name.as_deref(), key) {
-        (Some("_id_"), _) => "IDHACK".to_owned(),
-        (Some(_), Some(index)) => {
-            let parts: Vec<_> = index.key.iter().map(|(path, direction)| format!("{path}: {direction}")).collect();
-            format!("IXSCAN {{ {} }}", parts.join(", "))
-        }
-        _ => "COLLSCAN".to_owned(),
-    }
-}
-
 fn document_or_empty<'a>(command: &Command<'a>, option: &str) -> Result<&'a RawDocument> {
     Ok(command.document(option)?.unwrap_or_else(|| empty()))
-}
-
-/// Checks that the index of a hint exists, as [`wrong_hint`] says.
-pub(crate) fn check_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) -> Result<()> {
-    wrong_hint(command, hint).map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// What is wrong with a hint: it is the name or the key of an index that exists, or `$natural`. Which index is used is decided
-/// without it.
-pub(crate) fn wrong_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) -> Option<ebbtide::Error> {
-    let is_named = |name: &str, wanted: RawBsonRef<'_>| -> bool {
-        // A collection that does not exist has no documents to look for.
-        indexes_of(command)
-            .map_or(true, |indexes| indexes.iter().any(|index| index.get(name).ok().flatten() == Some(wanted)))
-    };
-    let wrong = match hint? {
-        RawBsonRef::String("$natural") => return None,
-        RawBsonRef::Document(key) if key.is_empty() || key.get("$natural").is_ok_and(|n| n.is_some()) => return None,
-        name @ RawBsonRef::String(_) if is_named("name", name) => return None,
-        key @ RawBsonRef::Document(_) if is_named("key", key) => return None,
-        RawBsonRef::String(_) | RawBsonRef::Document(_) => {
-            "hint provided does not correspond to an existing index: listIndexes names those that exist"
-        }
-        _ => "hint must be the name of an index, or its key",
-    };
-    Some(ebbtide::Error::new(Code::BadValue, wrong))
 }
 
 pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {

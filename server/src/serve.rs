@@ -2,9 +2,10 @@
 
 use crate::connection;
 use crate::databases::Databases;
+use crate::ends::Ends;
 use crate::error::Failure;
 use crate::gate::Gate;
-use crate::http::{self, Ends};
+use crate::http;
 use crate::postgres;
 use crate::settings::Settings;
 use crate::shared::{Shared, add};

@@ -1,11 +1,11 @@
 //! What the connections of a server share.
 
+use crate::cancellations::Cancellations;
 use crate::client::Clients;
 use crate::cursors::Cursors;
 use crate::databases::Databases;
 use crate::gate::Gate;
 use crate::limits::Rates;
-use crate::postgres::Cancellations;
 use crate::profiler::Profiler;
 use crate::settings::Settings;
 use crate::sql::Sql;

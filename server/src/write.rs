@@ -6,9 +6,9 @@
 use crate::collections::ensure_collection;
 use crate::command::{Command, flag, mismatch, missing};
 use crate::error::{CommandError, Result, write_errors};
-use crate::read::{check_hint, plan_of_documents, wrong_hint};
 use crate::reply;
 use crate::shared::add;
+use crate::source::{check_hint, plan_of_documents, wrong_hint};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome, value_of_bson};

@@ -59,7 +59,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
         for program in std::iter::once(None).chain(mongod.as_deref().map(Some)) {
             let folder = tempfile::tempdir()?;
             let server = Server::start(program, folder.path())?;
-            let seconds = driver.insert(&server, BATCH_ROWS)?;
+            let seconds = driver.insert(&server.uri(), BATCH_ROWS)?;
             rates.of(&server).push(weather.rows() as f64 / seconds);
             kept.push((server, folder));
         }
@@ -73,7 +73,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     // The index that MongoDB's manual recommends for the last points; here there is no need for one.
     for server in servers.iter().filter(|server| server.is_mongod()) {
         let index = json!({ "key": { "station": 1, "time": -1 }, "name": "station_time" });
-        driver.command(server, "bench", json!({ "createIndexes": "weather", "indexes": [index] }))?;
+        driver.command(&server.uri(), "bench", json!({ "createIndexes": "weather", "indexes": [index] }))?;
     }
     if plan.wants("queries") {
         queries(plan, &mut driver, &servers, &weather, &mut report)?;
@@ -124,7 +124,7 @@ fn sizes(driver: &mut Driver, servers: &mut [Server], report: &mut Report) -> Re
         server.restart(driver)?;
         bytes.of(server).push(server.data_bytes()? as f64 / 1e6);
         if !server.is_mongod() {
-            driver.command(server, "bench", json!({ "compact": "weather" }))?;
+            driver.command(&server.uri(), "bench", json!({ "compact": "weather" }))?;
             let compacted = server.data_bytes()? as f64 / 1e6;
             report.add("on disk after compact", "MB", &[compacted], "");
         }
@@ -138,8 +138,9 @@ fn sizes(driver: &mut Driver, servers: &mut [Server], report: &mut Report) -> Re
 /// The twelve queries of the weather, which both must answer alike.
 fn queries(plan: &Plan, driver: &mut Driver, servers: &[Server], weather: &Weather, report: &mut Report) -> Result<()> {
     let (mut logs, mut raw_logs) = (Vec::new(), Vec::new());
+    let uris: Vec<String> = servers.iter().map(Server::uri).collect();
     for (name, question) in questions(weather) {
-        let answer = driver.ask(servers, &question.pipeline(NAMES)?, plan.runs.max(5))?;
+        let answer = driver.ask(&uris, &question.pipeline(NAMES)?, plan.runs.max(5))?;
         if let Some(differs) = answer.differs {
             return Err(format!("{name}: the servers answer differently: {differs}").into());
         }
@@ -185,7 +186,7 @@ fn finds(driver: &mut Driver, servers: &[Server], weather: &Weather, report: &mu
     let (mut pings, mut finds) = (Pair::default(), Pair::default());
     for server in servers {
         let (station, _) = stations.iter().find(|(_, rows)| *rows > 0).ok_or("no station has rows in the last hour")?;
-        let found = driver.round_trips(server, station, since, ROUND_TRIPS)?;
+        let found = driver.round_trips(&server.uri(), station, since, ROUND_TRIPS)?;
         pings.of(server).push(median(&found.pings) * 1e6);
         finds.of(server).push(median(&found.finds) * 1e6);
     }
@@ -207,7 +208,7 @@ fn expiry(driver: &mut Driver, servers: &[Server], weather: &Weather, report: &m
         let now = SystemClock::new().now().to_units(ebbtide::ttl::Precision::Ms).ok_or("the clock is far off")?;
         let before = server.data_bytes()?;
         let watch = Stopwatch::start();
-        let expired = driver.expire(server, (now - cut_off) / 1_000, left)?;
+        let expired = driver.expire(&server.uri(), (now - cut_off) / 1_000, left)?;
         let name = server.name();
         report.say(format!(
             "expiry, {name}: {} of {} rows are left, {left} are younger than E",

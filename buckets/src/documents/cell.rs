@@ -1,5 +1,6 @@
 //! A member's value while documents are read.
 
+use crate::schema::with_article;
 use ebbtide_ttl::{RuleError, Timestamp, Value};
 use std::borrow::Cow;
 
@@ -38,6 +39,21 @@ impl<'a> Cell<'a> {
             Cell::Double(d) => Cell::Double(*d),
             Cell::Date(t) => Cell::Date(*t),
         }
+    }
+
+    /// The type for messages: `a string`, `an int64`.
+    pub(super) fn type_with_article(&self) -> String {
+        with_article(match self {
+            Cell::Null => "null",
+            Cell::Bool(_) => "bool",
+            Cell::Int(_) => "int64",
+            Cell::Double(_) => "double",
+            Cell::String(_) => "string",
+            Cell::Date(_) => "timestamp",
+            Cell::Binary(_) => "binary",
+            Cell::Nested(value) if matches!(**value, Value::Array(_)) => "list",
+            Cell::Nested(_) => "object",
+        })
     }
 }
 
@@ -104,7 +120,7 @@ pub trait Measurement<'a>: Copy {
 impl<'a> Measurement<'a> for &'a Value {
     fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
         let Value::Object(members) = self else {
-            let what = super::infer::a_value(&Cell::from(self));
+            let what = Cell::from(self).type_with_article();
             return Err(RuleError::new(
                 ebbtide_ttl::Code::BadValue,
                 format!("a measurement is an object, this is {what}"),

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use crate::limits::{FIELDS_MAX, NESTING_MAX, begin, check_name};
-use crate::schema::{FieldType, Schema, mismatch, nested_list, with_article};
+use crate::schema::{FieldType, Schema, mismatch, nested_list};
 use ahash::AHashMap;
 use ebbtide_ttl::{Code, Precision, RuleError, Timestamp, Value, exact_int, int_fits_double};
 
@@ -61,21 +61,6 @@ impl Limits {
         }
         Ok(())
     }
-}
-
-/// The type of a value for messages: `a string`, `an int64`.
-pub(super) fn a_value(value: &Cell<'_>) -> String {
-    with_article(match value {
-        Cell::Null => "null",
-        Cell::Bool(_) => "bool",
-        Cell::Int(_) => "int64",
-        Cell::Double(_) => "double",
-        Cell::String(_) => "string",
-        Cell::Date(_) => "timestamp",
-        Cell::Binary(_) => "binary",
-        Cell::Nested(value) if matches!(**value, Value::Array(_)) => "list",
-        Cell::Nested(_) => "object",
-    })
 }
 
 /// What the values so far say about a field's type.
@@ -189,7 +174,7 @@ impl Infer {
     }
 
     fn refuse(&self, value: &Cell<'_>, path: &str) -> Result<(), RuleError> {
-        Err(mismatch(path, &self.field_type().unwrap_or(FieldType::Unknown), &a_value(value)))
+        Err(mismatch(path, &self.field_type().unwrap_or(FieldType::Unknown), &value.type_with_article()))
     }
 }
 

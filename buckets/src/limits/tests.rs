@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{accept, date, object, schema};
 use crate::{batch_from_arrow, batch_from_documents};
 use arrow::array::{ArrayRef, BinaryArray, LargeStringArray, RecordBatch, TimestampMillisecondArray};
+use ebbtide_ttl::Value;
 use std::sync::Arc;
 
 fn refused(documents: &[Value]) -> (usize, Code, String) {

@@ -1,6 +1,6 @@
 //! The bins of ladders in dumps: a Parquet file for each rung that has any, with their states.
 
-use super::restore::loaded;
+use super::types::loaded;
 use super::{SyncedFile, file_name};
 use crate::import::open_parquet;
 use crate::{Failure, files, guarded::guarded};

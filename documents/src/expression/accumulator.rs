@@ -1,5 +1,6 @@
 //! Accumulators: of `$group`, and as operators on lists.
 
+use super::figure::{Figure, FigureValue};
 use super::list::{elements, merge_objects};
 use super::total::{DoubleSum, Total};
 use super::{ExpressionError, Result, Value, is_nothing, real_of};
@@ -7,34 +8,6 @@ use crate::order::{Number, compare};
 use crate::{Sort, value_key};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use std::collections::BTreeMap;
-
-/// A figure of the documents of one window and meta.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Figure {
-    /// How many there are.
-    Rows,
-    /// How many have a value in a field.
-    Count(String),
-    /// The sum of a field.
-    Sum(String),
-    /// The least value of a field.
-    Min(String),
-    /// The greatest value of a field.
-    Max(String),
-    /// The value of the earliest document.
-    First(String),
-    /// The value of the latest document.
-    Last(String),
-}
-
-/// A figure's value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum FigureValue {
-    /// A whole number.
-    Int(i64),
-    /// A floating-point number.
-    Double(f64),
-}
 
 /// Where the figures of a field are among those of a window.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Sums of numbers.
 
 use super::Value;
-use super::accumulator::FigureValue;
+use super::figure::FigureValue;
 use crate::Decimal;
 use crate::order::Number;
 use bson::raw::{RawBson, RawBsonRef};

@@ -10,7 +10,8 @@
 use super::Pipeline;
 use super::Stage;
 use super::group::Group;
-use crate::expression::accumulator::{Accumulator, Figure, FigureValue, Kind, Places};
+use crate::expression::accumulator::{Accumulator, Kind, Places};
+use crate::expression::figure::{Figure, FigureValue};
 use crate::expression::{Expression, Node, Scope, Value, Variable, date_width, gcd, is_date_operator};
 use crate::value_key;
 use bson::DateTime;

@@ -1,6 +1,6 @@
 //! The body of a request.
 
-use super::Refused;
+use super::caller::Refused;
 use crate::shared::{MEMORY_UNIT, Shared, add};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};

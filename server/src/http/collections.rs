@@ -1,11 +1,13 @@
 //! `POST /collections/NAME`: measurements or documents as lines of JSON, and measurements as an Arrow stream.
 
+use super::body;
+use super::caller::{Caller, Refused, authorize, check_sender};
 use super::lines::BadLine;
 use super::once::{self, Once, Written};
 use super::problem::{Form, Outcome, Problem, reason, wait_for_room};
 use super::target::{OfDatabase, named, of_request};
-use super::{Caller, Ends, Refused, authorize, body, check_sender};
 use crate::accounts::Role;
+use crate::ends::Ends;
 use crate::shared::Shared;
 use arrow::compute::concat_batches;
 use arrow::ipc::reader::StreamReader;

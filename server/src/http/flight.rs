@@ -9,9 +9,12 @@ mod prepared;
 mod running;
 mod service;
 
-use super::sql::{Failed, Running, within};
-use super::{Caller, Ends, Refused, authorize, target};
+use super::caller::{Caller, Refused, authorize};
+use super::failed::Failed;
+use super::sql::{Running, within};
+use super::target;
 use crate::accounts::Role;
+use crate::ends::Ends;
 use crate::scram;
 use crate::shared::{Shared, add};
 use crate::sql::{Sql, SqlError, SqlKind, SqlResult, SqlStatement};

@@ -1,8 +1,9 @@
 //! Why a write is not stored, in the words of its interface.
 
+use super::caller::Refused;
 use super::lines::BadLine;
-use super::{Ends, Refused};
 use crate::admission;
+use crate::ends::Ends;
 use crate::error::{CommandError, ServerCode};
 use crate::shared::{Shared, add};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};

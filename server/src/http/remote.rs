@@ -3,12 +3,14 @@
 //! A sample is a measurement of one collection: its labels, the metric's name among them, are the meta, and its value is the
 //! field `value`.
 
+use super::body;
+use super::caller::{Caller, Refused, authorize, check_sender};
 use super::once::{self, Once, Written};
 use super::problem::{Form, Outcome, Problem, wait_for_room};
 use super::target::{OfDatabase, named, of_request};
 use super::write::{collection_or_new, options};
-use super::{Caller, Ends, Refused, authorize, body, check_sender};
 use crate::accounts::Role;
+use crate::ends::Ends;
 use crate::settings::Prometheus;
 use crate::shared::Shared;
 use axum::Extension;

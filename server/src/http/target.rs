@@ -1,7 +1,7 @@
 //! The database that a request names, or the only one.
 
+use super::failed::Failed;
 use super::problem::Problem;
-use super::sql::Failed;
 use crate::shared::Shared;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;

@@ -2,11 +2,13 @@
 //!
 //! A measurement is a collection, its tags are the meta, and all of a request is examined before any of it is stored.
 
+use super::body;
+use super::caller::{Caller, Refused, authorize, check_sender};
 use super::lines::{BadLine, Body, TAGS, TIME, Unit, lines, unfit};
 use super::once::{self, Once, Written};
 use super::problem::{self, Form, Outcome, Problem, reason};
-use super::{Caller, Ends, Refused, authorize, body};
 use crate::accounts::Role;
+use crate::ends::Ends;
 use crate::settings::AutoCreate;
 use crate::shared::Shared;
 use axum::Extension;
@@ -76,7 +78,7 @@ async fn stored(
     let Query(parameters) = asked.map_err(|error| Problem::bad(error.body_text()))?;
     let given = parameters.u.as_deref().zip(parameters.p.as_deref());
     let Caller { account, .. } = authorize(shared, ends, headers, given, Role::Write).await?;
-    super::check_sender(headers, given.is_some())?;
+    check_sender(headers, given.is_some())?;
     let named = parameters.precision.as_deref().unwrap_or(if form == Form::Three { "auto" } else { "ns" });
     let unit = Unit::named(named).ok_or_else(|| {
         Problem::bad(format!("precision '{named}' is not known: use s, ms, us or ns, which is the default"))

@@ -1,14 +1,14 @@
 //! The beginning of a connection: the startup message, the login, and what a client is told then.
 
-use super::Cancellable;
 use super::error::{
     FEATURE_NOT_SUPPORTED, INVALID_AUTHORIZATION, INVALID_CATALOG_NAME, INVALID_PASSWORD, PROTOCOL_VIOLATION, Refusal,
 };
 use super::settings::Settings;
 use super::wire::{Broken, Wire};
 use crate::accounts::Role;
+use crate::cancellations::Cancellable;
 use crate::client::User;
-use crate::http::Ends;
+use crate::ends::Ends;
 use crate::login::MECHANISM;
 use crate::scram::{ClientFirst, Exchange};
 use crate::shared::{Shared, add};

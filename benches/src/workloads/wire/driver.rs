@@ -1,6 +1,5 @@
 //! MongoDB's Python driver, in a program that is asked through its standard input.
 
-use super::servers::Server;
 use crate::Result;
 use crate::weather::Weather;
 use serde::Deserialize;
@@ -74,33 +73,25 @@ impl Driver {
     }
 
     /// Seconds for inserting all documents into a new collection.
-    pub(super) fn insert(&mut self, server: &Server, batch: usize) -> Result<f64> {
-        self.ask_for(&json!({ "do": "insert", "uri": server.uri(), "batch": batch }))
+    pub(super) fn insert(&mut self, uri: &str, batch: usize) -> Result<f64> {
+        self.ask_for(&json!({ "do": "insert", "uri": uri, "batch": batch }))
     }
 
-    pub(super) fn ask(&mut self, servers: &[Server], pipeline: &Value, runs: usize) -> Result<Asked> {
-        let uris: Vec<String> = servers.iter().map(Server::uri).collect();
+    pub(super) fn ask(&mut self, uris: &[String], pipeline: &Value, runs: usize) -> Result<Asked> {
         self.ask_for(&json!({ "do": "ask", "uris": uris, "pipeline": pipeline, "runs": runs }))
     }
 
-    pub(super) fn round_trips(
-        &mut self,
-        server: &Server,
-        station: &str,
-        since: i64,
-        runs: usize,
-    ) -> Result<RoundTrips> {
-        let (uri, action) = (server.uri(), "round_trips");
-        self.ask_for(&json!({ "do": action, "uri": uri, "station": station, "since": since, "runs": runs }))
+    pub(super) fn round_trips(&mut self, uri: &str, station: &str, since: i64, runs: usize) -> Result<RoundTrips> {
+        self.ask_for(&json!({ "do": "round_trips", "uri": uri, "station": station, "since": since, "runs": runs }))
     }
 
-    pub(super) fn expire(&mut self, server: &Server, seconds: i64, left: usize) -> Result<Expired> {
-        self.ask_for(&json!({ "do": "expire", "uri": server.uri(), "seconds": seconds, "left": left }))
+    pub(super) fn expire(&mut self, uri: &str, seconds: i64, left: usize) -> Result<Expired> {
+        self.ask_for(&json!({ "do": "expire", "uri": uri, "seconds": seconds, "left": left }))
     }
 
     /// Runs a command; the end of the server is no error.
-    pub(super) fn command(&mut self, server: &Server, database: &str, body: Value) -> Result<Value> {
-        self.ask_for(&json!({ "do": "command", "uri": server.uri(), "database": database, "body": body }))
+    pub(super) fn command(&mut self, uri: &str, database: &str, body: Value) -> Result<Value> {
+        self.ask_for(&json!({ "do": "command", "uri": uri, "database": database, "body": body }))
     }
 
     fn ask_for<T: DeserializeOwned>(&mut self, command: &Value) -> Result<T> {

@@ -89,7 +89,7 @@ impl Server {
 
     fn end(&mut self, driver: &mut Driver) -> Result<()> {
         if self.is_mongod() {
-            driver.command(self, "admin", json!({ "shutdown": 1 }))?;
+            driver.command(&self.uri(), "admin", json!({ "shutdown": 1 }))?;
         }
         drop(self.input.take());
         let status = self.child.wait()?;
@@ -101,7 +101,7 @@ impl Server {
         self.end(driver)?;
         *self = Server::start(self.program.as_deref(), &self.folder)?;
         if !self.is_mongod() {
-            driver.command(self, "admin", json!({ "setParameter": 1, "ttlMonitorSleepSecs": 1 }))?;
+            driver.command(&self.uri(), "admin", json!({ "setParameter": 1, "ttlMonitorSleepSecs": 1 }))?;
         }
         Ok(())
     }
