@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ._documents import Documents
-from ._durations import Duration, nanoseconds, seconds
+from ._durations import Duration, seconds
 from ._ebbtide import Connection
 from ._measurements import Collection, ladder_document
+from ._requests import aggregate, explain_expiry, last_points
 from ._result import Result
 
 TYPE_CHECKING = False
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from ._measurements import _Document
+    from ._requests import _Document
 
 
 class Swept:
@@ -113,7 +114,7 @@ class Database:
 
     def collection(self, name: str) -> Collection:
         """A time-series collection."""
-        return Collection(self, self._native, name)
+        return Collection(self._native, name)
 
     def documents(self, name: str) -> Documents:
         """An ordinary collection."""
@@ -177,8 +178,7 @@ class Database:
 
         `fields` are the columns, all if None; `where` is a filter on the meta field, such as `{"station": "JFK"}`.
         """
-        which = {"start": start, "end": end, "where": where}
-        return Result(self._native.last_points(collection, fields, which, at))
+        return last_points(self._native, collection, fields, start, end, where, at)
 
     def aggregate(
         self,
@@ -197,27 +197,13 @@ class Database:
         `aggregates` has for each field one of `count`, `sum`, `avg`, `min`, `max`, `first` and `last`, or several; `{"*": "count"}`
         counts measurements. With `by_meta` each series is a group of its own, with `every` each interval of that width.
         """
-        wanted = [
-            (field, function)
-            for field, functions in aggregates.items()
-            for function in ([functions] if isinstance(functions, str) else functions)
-        ]
-        width = None if every is None else nanoseconds(every, "every")
-        groups = {"aggregates": wanted, "by_meta": by_meta, "width_nanos": width}
-        which = {"start": start, "end": end, "where": where}
-        return Result(self._native.aggregate(collection, groups, which, at))
+        return aggregate(self._native, collection, aggregates, by_meta, every, start, end, where, at)
 
     def explain_expiry(
         self, collection: str, at: datetime | str | None = None, *, expire_after: Duration | None = None
     ) -> Result:
         """What a sweep at an instant would drop, by rule and day; with `expire_after` under that life instead. Changes nothing."""
-        text = f'EXPLAIN EXPIRY FOR "{collection.replace(chr(34), chr(34) * 2)}"'
-        if at is not None:
-            instant = at if isinstance(at, str) else at.isoformat()
-            text += " AT '" + instant.replace("'", "''") + "'"
-        if expire_after is not None:
-            text += f" WITH (expireAfterSeconds = {seconds(expire_after, 'expire_after')})"
-        return self.sql(text)
+        return explain_expiry(self._native, collection, at, expire_after)
 
     def sweep(self, dry_run: bool = False) -> Swept:
         """Drops what has expired. With `dry_run` it only says what would be dropped."""

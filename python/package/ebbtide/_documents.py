@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ._measurements import _Document
+    from ._requests import _Document
 
 
 class Documents:

@@ -8,15 +8,14 @@ from datetime import datetime
 from ._durations import Duration, seconds
 from ._ebbtide import Connection
 from ._errors import InvalidError
+from ._requests import aggregate, explain_expiry, last_points
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ._database import Database
+    from ._requests import _Document
     from ._result import Result
-
-    _Document = Mapping[str, Any]
 
 
 def _index_error(reply: Mapping[str, Any]) -> None:
@@ -29,8 +28,7 @@ def _index_error(reply: Mapping[str, Any]) -> None:
 class Collection:
     """A time-series collection. It names the collection; each call sees it as it is then."""
 
-    def __init__(self, database: Database, native: Connection, name: str) -> None:
-        self._database = database
+    def __init__(self, native: Connection, name: str) -> None:
         self._native = native
         self._name = name
         self._time, self._meta = native.fields(name)
@@ -101,7 +99,7 @@ class Collection:
         at: datetime | None = None,
     ) -> Result:
         """As `Database.last_points`."""
-        return self._database.last_points(self._name, fields=fields, start=start, end=end, where=where, at=at)
+        return last_points(self._native, self._name, fields, start, end, where, at)
 
     def aggregate(
         self,
@@ -115,9 +113,7 @@ class Collection:
         at: datetime | None = None,
     ) -> Result:
         """As `Database.aggregate`."""
-        return self._database.aggregate(
-            self._name, aggregates, by_meta=by_meta, every=every, start=start, end=end, where=where, at=at
-        )
+        return aggregate(self._native, self._name, aggregates, by_meta, every, start, end, where, at)
 
     def set_expiry(self, expire_after: Duration | None) -> None:
         """Changes how long measurements live; None for ever. It acts at once on what is stored."""
@@ -163,7 +159,7 @@ class Collection:
         self, at: datetime | None = None, *, expire_after: Duration | None = None
     ) -> Result:
         """What a sweep at an instant would drop, by rule and day; with `expire_after` under that life instead. Changes nothing."""
-        return self._database.explain_expiry(self._name, at, expire_after=expire_after)
+        return explain_expiry(self._native, self._name, at, expire_after)
 
     def drop(self) -> None:
         """Drops the collection and all its measurements."""
