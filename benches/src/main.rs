@@ -33,7 +33,7 @@ struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     asks: Option<u32>,
     /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this; of `items` the parts `million`,
-    /// `large`, `puts` and `expiry`; of `ladder` the parts `size`, `decay` and `ingest`;
+    /// `large`, `puts` and `expiry`; of `ladder` the parts `size`, `decay`, `beside` and `ingest`;
     /// of `wire` the parts `queries`, `finds` and `expiry`.
     #[arg(long)]
     only: Option<String>,

@@ -113,7 +113,7 @@ impl Schedule {
 
     /// Hands over what is due beside other work, which must not wait for sinks.
     fn hand_off(&mut self, engine: &Arc<Engine>, mut report: SweepReport) {
-        let (options, is_running) = (SweepOptions::default(), self.hand_off.as_ref().is_some_and(|h| !h.is_finished()));
+        let (options, is_running) = (in_background(), self.hand_off.as_ref().is_some_and(|h| !h.is_finished()));
         if is_running || !engine.state.read().collections.values().any(|c| options.hands_any_off(c)) {
             return;
         }
@@ -159,7 +159,7 @@ impl Schedule {
         }
         let sleep = engine.sweeper.parameters.lock().sleep();
         if now.saturating_sub(self.last_sweep) >= sleep {
-            let swept = crate::sweep::sweep(engine, &SweepOptions { leave_a_core: true, ..SweepOptions::default() });
+            let swept = crate::sweep::sweep(engine, &in_background());
             if let Ok(report) = &swept {
                 self.hand_off(engine, report.clone());
             }
@@ -172,6 +172,10 @@ impl Schedule {
             self.last_sweep = engine.clock.monotonic();
         }
     }
+}
+
+fn in_background() -> SweepOptions {
+    SweepOptions { leave_a_core: true, ..SweepOptions::default() }
 }
 
 fn report(what: &str, outcome: Result<()>) {

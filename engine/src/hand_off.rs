@@ -37,13 +37,13 @@ pub(crate) fn run(engine: &Engine, options: &SweepOptions, now: Option<Timestamp
         let mut handed = Handed::default();
         let moves_all = collection.options.expire_into.is_some();
         if collection.archives().next().is_some() {
-            handed = crate::archive::mover::run(engine, id, now, at)?;
+            handed = crate::archive::mover::run(engine, id, options.leave_a_core, (now, at))?;
             // Whoever takes the rest counts them.
             handed.held = if moves_all { handed.held } else { 0 };
         }
         if !moves_all && options.hands_off(&collection) {
             let sink = slot.sink().or_else(|| options.sink.clone());
-            handed.add(HandOff { engine, id, now, at, sink, slot, timeout }.run()?);
+            handed.add(HandOff { engine, id, now, at, leave_a_core: options.leave_a_core, sink, slot, timeout }.run()?);
         }
         Ok(handed)
     };
@@ -77,6 +77,7 @@ struct HandOff<'a> {
     id: u64,
     now: Option<Timestamp>,
     at: Timestamp,
+    leave_a_core: bool,
     sink: Option<Arc<dyn ExpirySink>>,
     slot: Arc<SinkSlot>,
     timeout: Duration,
@@ -93,7 +94,7 @@ impl HandOff<'_> {
         }
         loop {
             let most = sink.buckets_at_once().max(1);
-            let Some(group) = plan(self.engine, self.id, self.now, (&seen, most))? else { break };
+            let Some(group) = plan(self.engine, self.id, self.now, self.leave_a_core, (&seen, most))? else { break };
             handed.held = group.held;
             handed.unread.extend(group.unread.iter().cloned());
             if group.buckets.is_empty() {
@@ -101,7 +102,8 @@ impl HandOff<'_> {
             }
             seen.extend(group.buckets.iter().map(|planned| planned.id.clone()));
             let (accepted, failure) = self.hand_over(sink, &group);
-            let dropped = drop_accepted(self.engine, self.id, (self.now, self.at), &group, accepted)?;
+            let dropped =
+                drop_accepted(self.engine, self.id, (self.now, self.at), self.leave_a_core, &group, accepted)?;
             handed.dropped.add(&dropped);
             self.slot.0.lock().failed.clone_from(&failure);
             if let Some(failure) = failure {

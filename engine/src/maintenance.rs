@@ -8,8 +8,8 @@ use crate::sync::{AtomicBool, AtomicU64, Guard, Mutex, Ordered, Ordering, Rank};
 pub(crate) struct Maintenance {
     lock: Ordered<Mutex<()>>,
     awaited: AtomicU64,
-    /// Whether the holder works in the background while inserts continue.
-    beside_writers: AtomicBool,
+    /// Whether the holder leaves a core to inserts and queries.
+    leaves_a_core: AtomicBool,
 }
 
 impl Maintenance {
@@ -17,7 +17,7 @@ impl Maintenance {
         Maintenance {
             lock: Ordered::mutex(Rank::Maintenance, ()),
             awaited: AtomicU64::new(0),
-            beside_writers: AtomicBool::new(false),
+            leaves_a_core: AtomicBool::new(false),
         }
     }
 
@@ -30,12 +30,12 @@ impl Maintenance {
         self.lock_leaving(true)
     }
 
-    /// Takes the lock for work that may leave a core to writers.
+    /// Takes the lock, and says whether its holder leaves a core to writers.
     pub(crate) fn lock_leaving(&self, a_core: bool) -> Guard<'_, ()> {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         let guard = self.lock.lock();
         self.awaited.fetch_sub(1, Ordering::Relaxed);
-        self.beside_writers.store(a_core, Ordering::Relaxed);
+        self.leaves_a_core.store(a_core, Ordering::Relaxed);
         guard
     }
 
@@ -44,8 +44,8 @@ impl Maintenance {
         self.awaited.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the holder may use all cores: it does not work in the background, or another thread waits for the lock.
+    /// Whether the holder may use all cores: it does not leave one to writers, or another thread waits for the lock.
     pub(crate) fn may_use_all_cores(&self) -> bool {
-        !self.beside_writers.load(Ordering::Relaxed) || self.is_awaited()
+        !self.leaves_a_core.load(Ordering::Relaxed) || self.is_awaited()
     }
 }

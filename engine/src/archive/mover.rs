@@ -37,17 +37,22 @@ fn there(error: impl std::fmt::Display) -> Stopped {
 }
 
 /// Moves what is due of a collection. `now` is the instant of the pass, unless the clock guard holds it.
-pub(crate) fn run(engine: &Engine, id: u64, now: Option<Timestamp>, at: Timestamp) -> Result<Handed> {
+pub(crate) fn run(
+    engine: &Engine,
+    id: u64,
+    leave_a_core: bool,
+    (now, at): (Option<Timestamp>, Timestamp),
+) -> Result<Handed> {
     let mut handed = Handed::default();
     let Some(slot) = engine.state.read().by_id(id).map(|collection| collection.archiving.clone()) else {
         return Ok(handed);
     };
     let _pass = slot.pass.lock();
-    let Some(group) = plan_moves(engine, id, now)? else { return Ok(handed) };
+    let Some(group) = plan_moves(engine, id, now, leave_a_core)? else { return Ok(handed) };
     let urls: Vec<String> = group.collection.archives().map(|archive| archive.url.to_owned()).collect();
     let mut first = Some(group);
     for url in urls {
-        let mover = Mover { engine, id, slot: &slot, url: &url, now, at };
+        let mover = Mover { engine, id, slot: &slot, url: &url, leave_a_core, now, at };
         let failed = match mover.run(&mut first, &mut handed) {
             Ok(()) => None,
             Err(Stopped::Here(error)) => {
@@ -78,7 +83,8 @@ pub(crate) fn adopt(engine: &Engine, name: &str) -> Result<()> {
     }
     let mut refused = None;
     for archive in collection.archives() {
-        let mover = Mover { engine, id: collection.id, slot: &slot, url: archive.url, now: None, at };
+        let mover =
+            Mover { engine, id: collection.id, slot: &slot, url: archive.url, leave_a_core: false, now: None, at };
         match mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default())) {
             Ok(()) => slot.set(archive.url, |status| status.failed = None),
             Err(Stopped::Here(error)) => return Err(error),
@@ -96,6 +102,7 @@ struct Mover<'a> {
     id: u64,
     slot: &'a ArchiveSlot,
     url: &'a str,
+    leave_a_core: bool,
     now: Option<Timestamp>,
     at: Timestamp,
 }
@@ -107,7 +114,7 @@ impl Mover<'_> {
         loop {
             let group = match planned.take() {
                 Some(group) => group,
-                None => match plan_moves(self.engine, self.id, self.now)? {
+                None => match plan_moves(self.engine, self.id, self.now, self.leave_a_core)? {
                     Some(group) => group,
                     None => break,
                 },
@@ -344,7 +351,7 @@ impl Mover<'_> {
 
     /// Drops what the place has, with the edit that names the version that has it.
     fn drop_moved(&self, intent: &Intent, archive: ArchiveRecord) -> Result<Visit> {
-        let _maintenance = self.engine.maintenance.lock();
+        let _maintenance = self.engine.maintenance.lock_leaving(self.leave_a_core);
         let present = self.present()?;
         let mut edit = DropEdit::of(self.engine, &present);
         // A repair may have set segments aside.

@@ -64,3 +64,20 @@ fn a_pass_in_the_background_leaves_a_core_and_one_that_was_asked_for_takes_all()
     db.sweep().unwrap();
     assert_eq!((db.metrics().ttl.passes, db.engine.maintenance.may_use_all_cores()), (2, true));
 }
+
+#[test]
+fn a_hand_off_leaves_a_core_as_its_pass_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(Timestamp::parse("2024-01-01T00:00:00Z").unwrap());
+    let db = Database::builder(folder.path().join("db")).clock(Arc::new(clock.clone())).open().unwrap();
+    let w = db.create_collection("w", CollectionOptions::new("t").expire_after_seconds(3600)).unwrap();
+    db.on_expiry("w", Arc::new(|_: &crate::ExpiredBucket| Ok(()))).unwrap();
+    for (hour, leave_a_core) in [("04", true), ("08", false)] {
+        let document = json!({"t": {"$date": "2024-01-01T00:10:00Z"}});
+        w.insert_documents(&[json::value_of(&document).unwrap()]).unwrap();
+        clock.set(Timestamp::parse(&format!("2024-01-01T{hour}:00:00Z")).unwrap());
+        let swept = db.sweep_with(&SweepOptions { leave_a_core, ..SweepOptions::default() }).unwrap();
+        let uses_all_cores = db.engine.maintenance.may_use_all_cores();
+        assert_eq!((swept.counts.deleted_documents, uses_all_cores), (1, !leave_a_core));
+    }
+}

@@ -86,9 +86,10 @@ pub(super) fn plan(
     engine: &Engine,
     id: u64,
     now: Option<Timestamp>,
+    leave_a_core: bool,
     (seen, most): (&HashSet<BucketId>, usize),
 ) -> Result<Option<Group>> {
-    let maintenance = engine.maintenance.lock();
+    let maintenance = engine.maintenance.lock_leaving(leave_a_core);
     let Some(mut group) = sealed_and_due(engine, &maintenance, id, now)? else { return Ok(None) };
     let (collection, buckets) = (&group.collection, &mut group.buckets);
     buckets.retain(|planned| planned.into.is_none() && !seen.contains(&planned.id));
@@ -106,8 +107,13 @@ pub(super) fn plan(
 }
 
 /// Plans what is moved to the archives of a collection. `None` if the collection is gone.
-pub(crate) fn plan_moves(engine: &Engine, id: u64, now: Option<Timestamp>) -> Result<Option<Group>> {
-    let maintenance = engine.maintenance.lock();
+pub(crate) fn plan_moves(
+    engine: &Engine,
+    id: u64,
+    now: Option<Timestamp>,
+    leave_a_core: bool,
+) -> Result<Option<Group>> {
+    let maintenance = engine.maintenance.lock_leaving(leave_a_core);
     sealed_and_due(engine, &maintenance, id, now)
 }
 
@@ -213,6 +219,7 @@ pub(super) fn drop_accepted(
     engine: &Engine,
     id: u64,
     (now, at): (Option<Timestamp>, Timestamp),
+    leave_a_core: bool,
     group: &Group,
     accepted: usize,
 ) -> Result<Visit> {
@@ -220,7 +227,7 @@ pub(super) fn drop_accepted(
     if accepted == 0 {
         return Ok(sum);
     }
-    let _maintenance = engine.maintenance.lock();
+    let _maintenance = engine.maintenance.lock_leaving(leave_a_core);
     let Some(present) = engine.state.read().by_id(id).cloned() else { return Ok(sum) };
     let (still_due, _, _) = due(&present, now)?;
     let still_due: HashMap<&BucketId, &Planned> = still_due.iter().map(|planned| (&planned.id, planned)).collect();

@@ -171,7 +171,7 @@ fn each_row_is_in_one_part_of_a_read_also_when_its_values_are_in_memory() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
     let c = db.create_collection("weather", options()).unwrap();
-    // A file of two row groups, of which the second ends within a page, and a small one.
+    // The first file has two row groups, the second of them ends in the middle of a page; the other file is small.
     let counts = [140_000, 100];
     for (file, count) in (0..).zip(counts) {
         let first = file * 1_000_000;
