@@ -4,11 +4,13 @@
 //! States of parts of a bin merge into the state of the whole, in any order.
 
 mod fold;
+mod join;
 mod parts;
 mod results;
 mod state;
 mod stored;
 
+pub use join::results_in_order;
 pub use results::{RESULT_SUFFIXES, result_schema};
 pub use stored::{StoredField, stored_columns};
 

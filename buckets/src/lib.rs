@@ -53,7 +53,7 @@ mod window;
 
 pub use adapt::adapt;
 pub use arrow_input::batch_from_arrow;
-pub use bins::{Bins, RESULT_SUFFIXES, StoredField, result_schema, stored_columns};
+pub use bins::{Bins, RESULT_SUFFIXES, StoredField, result_schema, results_in_order, stored_columns};
 pub use chunk::{Chunk, ChunkBucket};
 pub use columns::{
     PATH_SEPARATOR, batch_bytes, compact_views, ints_at, schema_of_batch, time_values, times, widened_fields,

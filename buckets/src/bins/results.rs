@@ -1,18 +1,24 @@
 //! What bins show: results made of states.
 
+use super::join::{Run, runs};
 use super::state::{BinValue, State, Sum};
-use super::{Bins, States};
+use super::stored::{BinColumns, ReadStates, STATES_AT_ONCE, Source};
+use super::{Bins, StoredField, States};
+use crate::counts::to_number;
+use crate::meta::{MetaKey, column_of_keys};
 use crate::schema::{FieldType, Schema};
 use crate::time_units::{instants, timestamp_type, timestamps};
-use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt32Array,
+};
 use arrow::buffer::NullBuffer;
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use ebbtide_ttl::Precision;
+use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// The number of bins whose states are turned into results at a time.
-const BINS_AT_ONCE: usize = 128;
 /// The column with the number of measurements.
 const MEASUREMENTS: &str = "measurements";
 /// The type of sums of whole numbers.
@@ -68,78 +74,172 @@ impl Bins {
         }
         let measurements = slots.iter().map(|slot| self.rows[*slot].measurements.cast_signed());
         columns.push(Arc::new(Int64Array::from_iter_values(measurements)));
-        let mut types = Vec::with_capacity(self.fields.len());
         for field in &self.fields {
-            let ty = field.states.field_type();
-            let shown = Shown { slots: &slots, precision: of.precision, ty: &ty };
             match &field.states {
-                States::Int(states) => {
-                    let mut numbers = Numbers::of(states, &slots);
-                    let ints = |values: Vec<i64>, nulls| Arc::new(Int64Array::new(values.into(), nulls)) as ArrayRef;
-                    let sums = std::mem::take(&mut numbers.sums);
-                    let sums = Decimal128Array::new(sums.into(), numbers.nulls.clone());
-                    let sums = Arc::new(sums.with_precision_and_scale(38, 0)?);
-                    columns.extend(numbers.columns(sums, ints, of.precision));
-                }
+                States::Int(states) => columns.extend(int_columns(Numbers::of_slots(states, &slots), of.precision)?),
                 States::Double(states) => {
-                    let numbers = Numbers::of(states, &slots);
-                    let doubles =
-                        |values: Vec<f64>, nulls| Arc::new(Float64Array::new(values.into(), nulls)) as ArrayRef;
-                    let sums = numbers.sums.iter().map(|sum| sum.value()).collect();
-                    let sums = doubles(sums, numbers.nulls.clone());
-                    columns.extend(numbers.columns(sums, doubles, of.precision));
+                    columns.extend(double_columns(Numbers::of_slots(states, &slots), of.precision));
                 }
-                States::Bool(states) => shown.plain(
-                    states,
-                    |values| Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>()),
-                    &mut columns,
-                ),
-                States::Text(states) => shown.plain(
-                    states,
-                    |values| Arc::new(values.map(|v| v.map(AsRef::<str>::as_ref)).collect::<StringViewArray>()),
-                    &mut columns,
-                ),
+                States::Bool(states) => columns.extend(Shown { states, slots: &slots, of }.bools()),
+                States::Text(states) => columns.extend(Shown { states, slots: &slots, of }.texts()),
             }
-            types.push(ty);
         }
-        let names = self.field_names().zip(&types);
-        RecordBatch::try_new(result_schema(of, names), columns)
+        self.batch(columns, of)
+    }
+
+    /// The results of rows that [`Bins::to_stored`] made of bins of the same width, all of different bins, in order of meta and
+    /// time: as after [`Bins::add_stored`] for each of the batches. The bins in `self` do not matter.
+    ///
+    /// # Errors
+    /// As of [`Bins::add_stored`].
+    pub fn results_of_stored(
+        &self,
+        batches: &[RecordBatch],
+        schema: &Schema,
+        stored: impl Fn(&str) -> StoredField,
+        of: &Schema,
+    ) -> Result<RecordBatch, ArrowError> {
+        let runs = runs(batches, schema)?;
+        let of_bins = batches.iter().map(BinColumns::of).collect::<Result<Vec<_>, _>>()?;
+        let count = batches.iter().map(RecordBatch::num_rows).sum();
+        let (mut starts, mut measurements) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut keys, mut metas): (Vec<MetaKey>, _) = (Vec::new(), Vec::with_capacity(count));
+        for run in &runs {
+            let bins = &of_bins[run.batch];
+            starts.extend_from_slice(&bins.starts[run.rows()]);
+            measurements.extend(run.rows().map(|row| bins.measurements(row).cast_signed()));
+            if keys.last() != Some(&run.key) {
+                keys.push(run.key.clone());
+            }
+            metas.extend(std::iter::repeat_n(to_number(keys.len() - 1), run.rows().len()));
+        }
+        let mut columns: Vec<ArrayRef> = vec![instants(Int64Array::from(starts), of.precision)];
+        if let (Some(_), Some(ty)) = (&of.meta, &of.meta_type) {
+            columns.push(take(&column_of_keys(&keys, ty, of.precision), &UInt32Array::from(metas), None)?);
+        }
+        columns.push(Arc::new(Int64Array::from(measurements)));
+        for field in &self.fields {
+            let sources = batches.iter().zip(&of_bins);
+            let sources = sources.map(|(batch, of_bins)| Source { batch, field: stored(&field.name), of_bins: *of_bins });
+            let rows = InOrder { sources: sources.collect(), runs: &runs };
+            match &field.states {
+                States::Int(_) => {
+                    columns.extend(int_columns(Numbers::of_rows(&rows, Source::ints)?, of.precision)?);
+                }
+                States::Double(_) => {
+                    columns.extend(double_columns(Numbers::of_rows(&rows, Source::doubles)?, of.precision));
+                }
+                States::Bool(_) => {
+                    let states = rows.all(Source::bools)?;
+                    let slots: Vec<usize> = (0..states.len()).collect();
+                    columns.extend(Shown { states: &states, slots: &slots, of }.bools());
+                }
+                States::Text(_) => {
+                    let states = rows.all(Source::texts)?;
+                    let slots: Vec<usize> = (0..states.len()).collect();
+                    columns.extend(Shown { states: &states, slots: &slots, of }.texts());
+                }
+            }
+        }
+        self.batch(columns, of)
+    }
+
+    fn batch(&self, columns: Vec<ArrayRef>, of: &Schema) -> Result<RecordBatch, ArrowError> {
+        let types: Vec<FieldType> = self.fields.iter().map(|field| field.states.field_type()).collect();
+        RecordBatch::try_new(result_schema(of, self.field_names().zip(&types)), columns)
     }
 }
 
-/// Which bins of a field are shown, and how.
-struct Shown<'a> {
+/// Stored states of a field, from several batches in one order.
+struct InOrder<'a> {
+    sources: Vec<Source<'a>>,
+    runs: &'a [Run],
+}
+
+impl<'a> InOrder<'a> {
+    /// Calls `each` with some states at a time.
+    fn read<V: BinValue>(
+        &self,
+        of: impl Fn(&Source<'a>) -> Result<ReadStates<'a, V>, ArrowError>,
+        mut each: impl FnMut(&mut Vec<State<V>>),
+    ) -> Result<(), ArrowError> {
+        let read = self.sources.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let mut some = Vec::with_capacity(2 * STATES_AT_ONCE);
+        for run in self.runs {
+            let rows = run.rows();
+            for first in rows.clone().step_by(STATES_AT_ONCE) {
+                read[run.batch](first..rows.end.min(first + STATES_AT_ONCE), &mut some);
+                if some.len() >= STATES_AT_ONCE {
+                    each(&mut some);
+                    some.clear();
+                }
+            }
+        }
+        each(&mut some);
+        Ok(())
+    }
+
+    fn all<V: BinValue>(
+        &self,
+        of: impl Fn(&Source<'a>) -> Result<ReadStates<'a, V>, ArrowError>,
+    ) -> Result<Vec<State<V>>, ArrowError> {
+        let mut all = Vec::new();
+        self.read(of, |some| all.append(some))?;
+        Ok(all)
+    }
+}
+
+fn int_columns(mut numbers: Numbers<i64>, precision: Precision) -> Result<[ArrayRef; 10], ArrowError> {
+    let ints = |values: Vec<i64>, nulls| Arc::new(Int64Array::new(values.into(), nulls)) as ArrayRef;
+    let sums = Decimal128Array::new(std::mem::take(&mut numbers.sums).into(), numbers.nulls.clone());
+    let sums = Arc::new(sums.with_precision_and_scale(38, 0)?);
+    Ok(numbers.columns(sums, ints, precision))
+}
+
+fn double_columns(numbers: Numbers<f64>, precision: Precision) -> [ArrayRef; 10] {
+    let doubles = |values: Vec<f64>, nulls| Arc::new(Float64Array::new(values.into(), nulls)) as ArrayRef;
+    let sums = numbers.sums.iter().map(|sum| sum.value()).collect();
+    let sums = doubles(sums, numbers.nulls.clone());
+    numbers.columns(sums, doubles, precision)
+}
+
+/// Bins of a field that is no number, as they are shown.
+struct Shown<'a, V: BinValue> {
+    states: &'a [State<V>],
     slots: &'a [usize],
-    precision: Precision,
-    ty: &'a FieldType,
+    of: &'a Schema,
 }
 
 /// Values of bins, in order.
 type Values<'a, T> = &'a mut dyn Iterator<Item = Option<T>>;
 
-impl Shown<'_> {
+impl Shown<'_, bool> {
+    fn bools(&self) -> Vec<ArrayRef> {
+        self.columns(&FieldType::Bool, |values| Arc::new(values.map(|v| v.copied()).collect::<BooleanArray>()))
+    }
+}
+
+impl Shown<'_, Arc<str>> {
+    fn texts(&self) -> Vec<ArrayRef> {
+        self.columns(&FieldType::String, |values| {
+            Arc::new(values.map(|v| v.map(AsRef::<str>::as_ref)).collect::<StringViewArray>())
+        })
+    }
+}
+
+impl<V: BinValue> Shown<'_, V> {
     /// The states of the bins; `None` without a value.
-    fn states<'s, V: BinValue>(&'s self, states: &'s [State<V>]) -> impl Iterator<Item = Option<&'s State<V>>> {
-        self.slots.iter().map(|slot| Some(&states[*slot]).filter(|state| state.count > 0))
+    fn states(&self) -> impl Iterator<Item = Option<&State<V>>> {
+        self.slots.iter().map(|slot| Some(&self.states[*slot]).filter(|state| state.count > 0))
     }
 
-    fn plain<V: BinValue>(
-        &self,
-        states: &[State<V>],
-        values: impl Fn(Values<'_, &V>) -> ArrayRef,
-        columns: &mut Vec<ArrayRef>,
-    ) {
-        columns.extend(suffixes(self.ty).map(|suffix| self.column(suffix, states, &values)));
+    fn columns(&self, ty: &FieldType, values: impl Fn(Values<'_, &V>) -> ArrayRef) -> Vec<ArrayRef> {
+        suffixes(ty).map(|suffix| self.column(suffix, &values)).collect()
     }
 
-    fn column<V: BinValue>(
-        &self,
-        suffix: &str,
-        states: &[State<V>],
-        values: &impl Fn(Values<'_, &V>) -> ArrayRef,
-    ) -> ArrayRef {
-        let all = || self.states(states);
-        let time = |pick: fn(&State<V>) -> i64| timestamps(all().map(|s| s.map(pick)).collect(), self.precision);
+    fn column(&self, suffix: &str, values: &impl Fn(Values<'_, &V>) -> ArrayRef) -> ArrayRef {
+        let all = || self.states();
+        let time = |pick: fn(&State<V>) -> i64| timestamps(all().map(|s| s.map(pick)).collect(), self.of.precision);
         match suffix {
             "count" => {
                 let counts = all().map(|state| state.map_or(0, |state| state.count.cast_signed()));
@@ -174,47 +274,68 @@ struct Numbers<V: BinValue> {
 }
 
 impl<V: BinValue + Copy> Numbers<V> {
-    fn of(states: &[State<V>], slots: &[usize]) -> Self {
-        let empty = || Vec::with_capacity(slots.len());
-        let mut made = Numbers {
-            counts: Vec::with_capacity(slots.len()),
-            sums: Vec::with_capacity(slots.len()),
-            means: empty(),
-            min: Vec::with_capacity(slots.len()),
-            max: Vec::with_capacity(slots.len()),
-            deviations: empty(),
-            first: Vec::with_capacity(slots.len()),
-            first_time: Vec::with_capacity(slots.len()),
-            last: Vec::with_capacity(slots.len()),
-            last_time: Vec::with_capacity(slots.len()),
+    /// None yet, with capacity for some.
+    fn new(bins: usize) -> Self {
+        Numbers {
+            counts: Vec::with_capacity(bins),
+            sums: Vec::with_capacity(bins),
+            means: Vec::with_capacity(bins),
+            min: Vec::with_capacity(bins),
+            max: Vec::with_capacity(bins),
+            deviations: Vec::with_capacity(bins),
+            first: Vec::with_capacity(bins),
+            first_time: Vec::with_capacity(bins),
+            last: Vec::with_capacity(bins),
+            last_time: Vec::with_capacity(bins),
             nulls: None,
             no_deviation: None,
-        };
+        }
+    }
+
+    fn of_slots(states: &[State<V>], slots: &[usize]) -> Self {
+        let mut made = Self::new(slots.len());
         // Where there is no value, all are those of the empty state, and null.
         let none = State::default();
-        // Column by column for some bins at a time, whose states stay in the cache meanwhile.
-        let mut some = Vec::with_capacity(BINS_AT_ONCE);
-        for slots in slots.chunks(BINS_AT_ONCE) {
-            some.clear();
+        let mut some = Vec::with_capacity(STATES_AT_ONCE);
+        for slots in slots.chunks(STATES_AT_ONCE) {
             some.extend(slots.iter().map(|slot| Some(&states[*slot]).filter(|state| state.count > 0).unwrap_or(&none)));
-            let each = || some.iter().copied();
-            made.counts.extend(each().map(|state| state.count.cast_signed()));
-            made.sums.extend(each().map(|state| state.sum));
-            made.means.extend(each().map(mean));
-            made.min.extend(each().map(|state| state.min));
-            made.max.extend(each().map(|state| state.max));
-            made.deviations.extend(each().map(deviation));
-            made.first.extend(each().map(|state| state.first.1));
-            made.first_time.extend(each().map(|state| state.first.0));
-            made.last.extend(each().map(|state| state.last.1));
-            made.last_time.extend(each().map(|state| state.last.0));
+            made.push(&some);
+            some.clear();
         }
+        made.with_nulls()
+    }
+
+    fn of_rows<'a>(
+        rows: &InOrder<'a>,
+        of: impl Fn(&Source<'a>) -> Result<ReadStates<'a, V>, ArrowError>,
+    ) -> Result<Self, ArrowError> {
+        let mut made = Self::new(rows.runs.iter().map(|run| run.rows().len()).sum());
+        rows.read(of, |some| made.push(some))?;
+        Ok(made.with_nulls())
+    }
+
+    /// Adds bins column by column; they stay in the processor's cache meanwhile if they are few.
+    fn push<S: Borrow<State<V>>>(&mut self, some: &[S]) {
+        let each = || some.iter().map(S::borrow);
+        self.counts.extend(each().map(|state| state.count.cast_signed()));
+        self.sums.extend(each().map(|state| state.sum));
+        self.means.extend(each().map(mean));
+        self.min.extend(each().map(|state| state.min));
+        self.max.extend(each().map(|state| state.max));
+        self.deviations.extend(each().map(deviation));
+        self.first.extend(each().map(|state| state.first.1));
+        self.first_time.extend(each().map(|state| state.first.0));
+        self.last.extend(each().map(|state| state.last.1));
+        self.last_time.extend(each().map(|state| state.last.0));
+    }
+
+    fn with_nulls(mut self) -> Self {
         let at_least = |least: i64| {
-            let nulls = NullBuffer::from_iter(made.counts.iter().map(|count| *count >= least));
+            let nulls = NullBuffer::from_iter(self.counts.iter().map(|count| *count >= least));
             Some(nulls).filter(|nulls| nulls.null_count() > 0)
         };
-        (made.nulls, made.no_deviation) = (at_least(1), at_least(2));
-        made
+        (self.nulls, self.no_deviation) = (at_least(1), at_least(2));
+        self
     }
 
     /// The columns in the order of their suffixes.

@@ -13,6 +13,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Ar
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Columns of the bin itself: how many measurements, and how far the first and the last of them are from the start. No name of
@@ -127,34 +128,25 @@ impl Bins {
         schema: &Schema,
         stored: impl Fn(&str) -> StoredField,
     ) -> Result<(), ArrowError> {
-        let starts = times(batch)?;
+        let of_bins = BinColumns::of(batch)?;
+        let starts = of_bins.starts;
         let meta = schema.meta.as_ref().and_then(|meta| batch.column_by_name(meta));
         let (keys, places) = keys_of_column(meta, starts.len());
         let metas: Vec<u32> = keys.iter().map(|key| self.meta(key)).collect();
-        let measurements = ints(batch, MEASUREMENTS)?;
-        let (from, to) = (ints(batch, FROM)?, ints(batch, TO)?);
         let mut slots = Vec::with_capacity(starts.len());
-        let mut rows = Vec::with_capacity(starts.len());
         for (row, start) in starts.iter().enumerate() {
-            let at = |column: &Option<&Int64Array>| value(*column, row).unwrap_or(0);
-            let of_row = Rows {
-                measurements: at(&measurements).cast_unsigned(),
-                first: start.wrapping_add(at(&from)),
-                last: start.wrapping_add(at(&to)),
-            };
             let slot = self.slot(metas[places[row] as usize], start.div_euclid(self.step));
-            self.rows[slot].merge(&of_row);
+            self.rows[slot].merge(&of_bins.rows(row));
             slots.push(slot);
-            rows.push(of_row);
         }
         let bins = self.len();
         for field in &mut self.fields {
-            let source = Source { batch, field: stored(&field.name), starts, slots: &slots, rows: &rows };
+            let source = Source { batch, field: stored(&field.name), of_bins };
             match &mut field.states {
-                States::Int(states) => source.ints(states)?,
-                States::Double(states) => source.doubles(states)?,
-                States::Bool(states) => source.bools(states)?,
-                States::Text(states) => source.texts(states)?,
+                States::Int(states) => add_all(states, &slots, &source.ints()?),
+                States::Double(states) => add_all(states, &slots, &source.doubles()?),
+                States::Bool(states) => add_all(states, &slots, &source.bools()?),
+                States::Text(states) => add_all(states, &slots, &source.texts()?),
             }
             field.states.resize(bins);
         }
@@ -392,13 +384,56 @@ fn value(column: Option<&Int64Array>, row: usize) -> Option<i64> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
+/// The columns of stored bins themselves, whatever their fields.
+#[derive(Clone, Copy)]
+pub(super) struct BinColumns<'a> {
+    pub(super) starts: &'a [i64],
+    measurements: Option<&'a Int64Array>,
+    from: Option<&'a Int64Array>,
+    to: Option<&'a Int64Array>,
+}
+
+impl<'a> BinColumns<'a> {
+    pub(super) fn of(batch: &'a RecordBatch) -> Result<BinColumns<'a>, ArrowError> {
+        Ok(BinColumns {
+            starts: times(batch)?,
+            measurements: ints(batch, MEASUREMENTS)?,
+            from: ints(batch, FROM)?,
+            to: ints(batch, TO)?,
+        })
+    }
+
+    pub(super) fn measurements(&self, row: usize) -> u64 {
+        value(self.measurements, row).unwrap_or(0).cast_unsigned()
+    }
+
+    fn rows(&self, row: usize) -> Rows {
+        let after = |of: Option<&Int64Array>| self.starts[row].wrapping_add(value(of, row).unwrap_or(0));
+        Rows { measurements: self.measurements(row), first: after(self.from), last: after(self.to) }
+    }
+}
+
+/// The number of states that are read at a time.
+pub(super) const STATES_AT_ONCE: usize = 128;
+
+/// Appends the states of these rows; without values those of no value.
+pub(super) type ReadStates<'a, V> = Box<dyn Fn(Range<usize>, &mut Vec<State<V>>) + 'a>;
+
+/// Merges all states that there are into those of their slots.
+fn add_all<V: BinValue>(states: &mut Vec<State<V>>, slots: &[usize], read: &ReadStates<'_, V>) {
+    let mut some = Vec::with_capacity(STATES_AT_ONCE);
+    for (number, slots) in slots.chunks(STATES_AT_ONCE).enumerate() {
+        let first = number * STATES_AT_ONCE;
+        read(first..first + slots.len(), &mut some);
+        slots.iter().zip(some.drain(..)).for_each(|(slot, state)| add(states, *slot, state));
+    }
+}
+
 /// Stored states of one field.
-struct Source<'a> {
-    batch: &'a RecordBatch,
-    field: StoredField,
-    starts: &'a [i64],
-    slots: &'a [usize],
-    rows: &'a [Rows],
+pub(super) struct Source<'a> {
+    pub(super) batch: &'a RecordBatch,
+    pub(super) field: StoredField,
+    pub(super) of_bins: BinColumns<'a>,
 }
 
 /// Numbers as doubles, whatever they are stored as.
@@ -435,15 +470,14 @@ impl<'a> Source<'a> {
         Ok(found.try_into().ok())
     }
 
-    /// Merges each row that has values into the state of its slot.
-    fn each<A: Array, V: BinValue>(
+    /// Reads the states of rows from these columns.
+    fn states<A: Array + 'a, V: BinValue + 'a>(
         &self,
-        states: &mut Vec<State<V>>,
-        columns: [&A; 4],
-        at: impl Fn(&A, usize) -> V,
-        sum: impl Fn(usize) -> V::Sum,
-        whole: impl Fn(usize, u8) -> Option<i64>,
-    ) -> Result<(), ArrowError> {
+        columns: [A; 4],
+        at: impl Fn(&A, usize) -> V + 'a,
+        sum: impl Fn(usize) -> V::Sum + 'a,
+        whole: impl Fn(usize, u8) -> Option<i64> + 'a,
+    ) -> Result<ReadStates<'a, V>, ArrowError> {
         let int = |state: &str| ints(self.batch, &self.name(state));
         let (count, first, last) = (int(COUNT)?, int(FIRST_TIME)?, int(LAST_TIME)?);
         let squares = self
@@ -453,22 +487,23 @@ impl<'a> Source<'a> {
         let excess = (0..).zip(EXCESS).filter_map(|(scale, name)| Some((scale, int(name).transpose()?)));
         let excess: Vec<(u8, &Int64Array)> =
             excess.map(|(scale, column)| Ok((scale, column?))).collect::<Result<_, ArrowError>>()?;
-        let of_excess = |row: usize, count: u64| {
+        let of_excess = move |row: usize, count: u64| {
             let (scale, excess) =
                 excess.iter().find_map(|(scale, column)| Some((*scale, value(Some(column), row)?)))?;
             Some(Excess { count, sum: whole(row, scale)?, scale }.squares(excess))
         };
         let nulls = columns.iter().fold(None, |nulls, column| NullBuffer::union(nulls.as_ref(), column.nulls()));
-        let [min, max, of_first, of_last] = columns;
-        for (row, slot) in self.slots.iter().enumerate() {
+        let of_bins = self.of_bins;
+        let state = move |row: usize| {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                continue;
+                return State::default();
             }
-            let since = |of: i64| self.starts[row].wrapping_add(of);
-            let rows = self.rows[row];
+            let [min, max, of_first, of_last] = &columns;
+            let since = |of: i64| of_bins.starts[row].wrapping_add(of);
+            let rows = of_bins.rows(row);
             let count = value(count, row).map_or(rows.measurements, i64::cast_unsigned);
             let squares = squares.filter(|squares| squares.is_valid(row)).map(|squares| squares.value(row));
-            let state = State {
+            State {
                 count,
                 sum: sum(row),
                 squares: squares.or_else(|| of_excess(row, count)).unwrap_or(0.0),
@@ -476,46 +511,52 @@ impl<'a> Source<'a> {
                 max: at(max, row),
                 first: (value(first, row).map_or(rows.first, since), at(of_first, row)),
                 last: (value(last, row).map_or(rows.last, since), at(of_last, row)),
-            };
-            add(states, *slot, state);
-        }
-        Ok(())
+            }
+        };
+        Ok(Box::new(move |rows, states| states.extend(rows.map(&state))))
     }
 
-    fn ints(&self, states: &mut Vec<State<i64>>) -> Result<(), ArrowError> {
-        let Some(columns) = self.four(|ty| *ty == DataType::Int64)? else { return Ok(()) };
+    pub(super) fn ints(&self) -> Result<ReadStates<'a, i64>, ArrowError> {
+        let Some(columns) = self.four(|ty| *ty == DataType::Int64)? else { return Ok(none()) };
         let (low, high) = (ints(self.batch, &self.name(SUM))?, ints(self.batch, &self.name(SUM_HIGH))?);
-        let sum = |row: usize| sum_of_parts(value(low, row).unwrap_or(0), value(high, row));
+        let sum = move |row: usize| sum_of_parts(value(low, row).unwrap_or(0), value(high, row));
         let columns = columns.map(|column| column.as_primitive::<Int64Type>());
-        self.each(states, columns, Int64Array::value, sum, |row, _| value(low, row))
+        self.states(columns, |column, row| column.value(row), sum, move |row, _| value(low, row))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the field widened")]
-    fn doubles(&self, states: &mut Vec<State<f64>>) -> Result<(), ArrowError> {
+    pub(super) fn doubles(&self) -> Result<ReadStates<'a, f64>, ArrowError> {
         let is_number = |ty: &DataType| matches!(ty, DataType::Int64 | DataType::Float64);
-        let Some(columns) = self.four(is_number)? else { return Ok(()) };
+        let Some(columns) = self.four(is_number)? else { return Ok(none()) };
         let low = self.column(SUM).filter(|column| is_number(column.data_type())).map(doubles);
-        let whole = |row: usize, scale: u8| whole_sum(low.as_ref().filter(|low| low.is_valid(row))?.value(row), scale);
+        let sums = low.clone();
+        let whole =
+            move |row: usize, scale: u8| whole_sum(sums.as_ref().filter(|low| low.is_valid(row))?.value(row), scale);
         let high = ints(self.batch, &self.name(SUM_HIGH))?;
-        let sum = |row: usize| {
+        let sum = move |row: usize| {
             let low = low.as_ref().filter(|low| low.is_valid(row)).map_or(0.0, |low| low.value(row));
             match value(high, row) {
                 Some(high) => Compensated::of(high as f64 * 18_446_744_073_709_551_616.0 + low),
                 None => Compensated::of(low),
             }
         };
-        let columns = columns.map(doubles);
-        self.each(states, columns.each_ref(), Float64Array::value, sum, whole)
+        self.states(columns.map(doubles), Float64Array::value, sum, whole)
     }
 
-    fn bools(&self, states: &mut Vec<State<bool>>) -> Result<(), ArrowError> {
-        let Some(columns) = self.four(|ty| *ty == DataType::Boolean)? else { return Ok(()) };
-        self.each(states, columns.map(|column| column.as_boolean()), BooleanArray::value, |_| (), |_, _| None)
+    pub(super) fn bools(&self) -> Result<ReadStates<'a, bool>, ArrowError> {
+        let Some(columns) = self.four(|ty| *ty == DataType::Boolean)? else { return Ok(none()) };
+        let columns = columns.map(|column| column.as_boolean());
+        self.states(columns, |column, row| column.value(row), |_| (), |_, _| None)
     }
 
-    fn texts(&self, states: &mut Vec<State<Arc<str>>>) -> Result<(), ArrowError> {
-        let Some(columns) = self.four(|ty| *ty == DataType::Utf8View)? else { return Ok(()) };
+    pub(super) fn texts(&self) -> Result<ReadStates<'a, Arc<str>>, ArrowError> {
+        let Some(columns) = self.four(|ty| *ty == DataType::Utf8View)? else { return Ok(none()) };
         let columns = columns.map(|column| column.as_string_view());
-        self.each(states, columns, |column, row| column.value(row).into(), |_| (), |_, _| None)
+        self.states(columns, |column, row| column.value(row).into(), |_| (), |_, _| None)
     }
+}
+
+/// The states of rows without values.
+fn none<'a, V: BinValue>() -> ReadStates<'a, V> {
+    Box::new(|rows, states| states.extend(rows.map(|_| State::default())))
 }

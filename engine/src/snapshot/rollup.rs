@@ -1,7 +1,7 @@
 //! Rollups: what the bins of a ladder show.
 
 use super::meta_range::MetaRange;
-use super::scan::ScanRequest;
+use super::scan::{ScanRequest, ScanUnit};
 use super::scan::selection::BucketSelector;
 use super::{CollectionSnapshot, MetaFilter, TimeRange};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::segment::Segment;
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use ebbtide_buckets::{Bins, FieldType, MetaKey, Schema, cores, parallel, result_schema, stored_columns, to_usize};
+use ebbtide_buckets::{Bins, FieldType, MetaKey, Schema, cores, parallel, result_schema, results_in_order, stored_columns, to_usize};
 use ebbtide_ttl::{Code, Ladder, Timestamp};
 use std::sync::Arc;
 
@@ -40,6 +40,19 @@ struct Region {
     rung: usize,
     first: i64,
     last: i64,
+}
+
+impl Region {
+    /// The bins that start before `limit`, and the others.
+    fn split(self, limit: i64) -> (Option<Region>, Option<Region>) {
+        if limit <= self.first {
+            return (None, Some(self));
+        }
+        if limit > self.last {
+            return (Some(self), None);
+        }
+        (Some(Region { last: limit - 1, ..self }), Some(Region { first: limit, ..self }))
+    }
 }
 
 impl CollectionSnapshot {
@@ -111,18 +124,64 @@ impl CollectionSnapshot {
         let regions = self.regions(ladder, width, request);
         let bounds = regions.iter().map(|r| (r.first, r.last)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (stored, parts) = self.parts(&regions, request)?;
+        let (schema, single) = (&self.state.schema, self.single_rows_before(&regions, width));
         // Metas are in order from part to part.
-        parallel(stored, parts.len(), &|| true, |at| {
+        let parts = parallel(stored, parts.len(), &|| true, |at| {
             let part = RollupRequest { meta: parts[at].clone(), ..request.clone() };
             let mut bins = Bins::new(width, fields.iter().copied());
+            let mut results = Vec::new();
             for region in &regions {
-                self.add_pieces(&mut bins, ladder, region, &part)?;
+                let is_bin = ladder.rungs[region.rung].step(self.options().precision) == width;
+                let (whole, pieces) = region.split(if is_bin { single } else { i64::MIN });
+                if let Some(whole) = whole {
+                    let (units, stored) = self.stored_bins(&bins, ladder, whole, &part)?;
+                    let batches = batches(&units).collect::<Result<Vec<_>>>()?;
+                    results.push(bins.results_of_stored(&batches, &stored, |field| ladder.stored(field), schema)?);
+                }
+                if let Some(pieces) = pieces {
+                    let (units, stored) = self.stored_bins(&bins, ladder, pieces, &part)?;
+                    bins.reserve(units.iter().map(|unit| to_usize(unit.rows_estimate())).sum());
+                    for batch in batches(&units) {
+                        bins.add_stored(&batch?, &stored, |field| ladder.stored(field))?;
+                    }
+                }
             }
             if let Some((first, last)) = bounds {
                 self.add_measurements(&mut bins, (first, last), &part)?;
             }
-            Ok(bins.results(&self.state.schema)?)
-        })
+            if results.is_empty() || !bins.is_empty() {
+                results.push(bins.results(schema)?);
+            }
+            Ok::<_, Error>(results_in_order(results, schema)?)
+        })?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    /// Until when no bin of a rung has more than one row, in one segment, and no measurements: the start of a bin.
+    fn single_rows_before(&self, regions: &[Region], width: i64) -> i64 {
+        let first_open = |state: &CollectionState| {
+            let chunks = state.memtable.chunks();
+            chunks.flat_map(|chunk| chunk.buckets.iter().map(|bucket| bucket.first)).min().unwrap_or(i64::MAX)
+        };
+        let segments = |state: &CollectionState| {
+            let live = state.segments.values().map(|segment| *segment.live()).filter(|live| live.buckets > 0);
+            live.map(|live| (live.first_min, live.last_max)).collect::<Vec<_>>()
+        };
+        let sealed = segments(&self.state).into_iter().map(|(first, _)| first).min();
+        let mut limit = first_open(&self.state).min(sealed.unwrap_or(i64::MAX));
+        for rung in regions.iter().filter_map(|region| self.rungs.get(region.rung)) {
+            let mut times = segments(rung);
+            times.sort_unstable();
+            let mut until = None;
+            for (first, last) in times {
+                if until.is_some_and(|until| first <= until) {
+                    limit = limit.min(first);
+                }
+                until = until.max(Some(last));
+            }
+            limit = limit.min(first_open(rung));
+        }
+        limit.div_euclid(width).saturating_mul(width)
     }
 
     /// An upper bound of the number of stored bins, and the ranges of metas that threads process independently. A request that
@@ -229,34 +288,25 @@ impl CollectionSnapshot {
         self.suspended.is_none().then_some(self.now)
     }
 
-    /// Adds what a rung has stored.
-    fn add_pieces(
+    /// What a rung has stored of the fields of these bins, and its schema.
+    fn stored_bins(
         &self,
-        bins: &mut Bins,
+        of: &Bins,
         ladder: &LadderRecord,
-        region: &Region,
+        region: Region,
         request: &RollupRequest,
-    ) -> Result<()> {
-        let Some(rung) = self.rungs.get(region.rung) else { return Ok(()) };
+    ) -> Result<(Vec<ScanUnit>, Arc<Schema>)> {
+        let Some(rung) = self.rungs.get(region.rung) else { return Ok((Vec::new(), self.state.schema.clone())) };
         let view = self.rung_view(rung);
-        let fields: Vec<String> = bins.field_names().map(str::to_owned).collect();
-        let names = fields.iter().map(|field| ladder.stored(field));
         let request = ScanRequest {
-            projection: Some(stored_columns(view.schema(), names)),
+            projection: Some(stored_columns(view.schema(), of.field_names().map(|field| ladder.stored(field)))),
             time: self.stored_range(region.first, region.last),
             meta: request.meta.clone(),
             // What is visible was decided already, and a whole bin at a time.
             include_hidden: true,
             ..ScanRequest::default()
         };
-        let units = view.scan(&request)?;
-        bins.reserve(units.iter().map(|unit| to_usize(unit.rows_estimate())).sum());
-        for unit in units {
-            for batch in unit.read()? {
-                bins.add_stored(&batch?, view.schema(), |field| ladder.stored(field))?;
-            }
-        }
-        Ok(())
+        Ok((view.scan(&request)?, view.state.schema.clone()))
     }
 
     /// A rung as a collection, with metas of the collection's own type.
@@ -287,4 +337,12 @@ impl CollectionSnapshot {
         }
         Ok(())
     }
+}
+
+/// All batches of units, one after the other.
+fn batches(units: &[ScanUnit]) -> impl Iterator<Item = Result<RecordBatch>> {
+    units.iter().flat_map(|unit| match unit.read() {
+        Ok(batches) => batches,
+        Err(error) => Box::new(std::iter::once(Err(error))),
+    })
 }
