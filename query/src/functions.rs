@@ -56,6 +56,7 @@ pub(crate) use asof::desugar;
 pub(crate) use floats::{canonical_array, double_is_wanted};
 pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use names::readable;
+pub(crate) use rollup::computes_at_once;
 pub(crate) use totals::beyond as whole_sum_beyond;
 
 /// Names of the table functions.

@@ -10,7 +10,7 @@ pub(crate) mod plans;
 use crate::catalog;
 use crate::context::StatementContext;
 use crate::engine_aggregate::AnswerAggregates;
-use crate::functions::{Planner, may_be_rewritten, register_rewrites};
+use crate::functions::{Planner, computes_at_once, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
 use datafusion::common::Result;
@@ -106,6 +106,15 @@ impl Planning {
         Ok((physical, state.task_ctx()))
     }
 
+    /// A state with this configuration that knows no functions by name. Copying those of the session takes as long as
+    /// planning a short query.
+    pub(crate) fn without_functions(&self, context: &StatementContext, config: &SessionConfig) -> SessionState {
+        let mut state = self.plain.clone();
+        *state.config_mut() = config.clone();
+        catalog::start(&mut state, context);
+        state
+    }
+
     /// Optimizes a plain plan, and chooses the state for its physical planning.
     fn optimize_plain(
         &self,
@@ -114,9 +123,7 @@ impl Planning {
         (context, config): (&StatementContext, &SessionConfig),
         state: impl FnOnce() -> SessionState,
     ) -> Result<(LogicalPlan, SessionState)> {
-        let mut plain = self.plain.clone();
-        *plain.config_mut() = config.clone();
-        catalog::start(&mut plain, context);
+        let mut plain = self.without_functions(context, config);
         let options = plain.config_mut().options_mut();
         options.optimizer.max_passes = 1;
         options.execution.target_partitions = 1;
@@ -128,7 +135,10 @@ impl Planning {
             }
         };
         let (plan, rows) = with_scans(plan, &plain)?;
-        let one_thread = rows.is_some_and(|rows| rows <= ROWS_OF_ONE_THREAD);
+        let one_thread = match rows {
+            Some(rows) => rows <= ROWS_OF_ONE_THREAD,
+            None => passes_on_one_part(&plan)?,
+        };
         if one_thread && !aggregates(&plan)? {
             return Ok((plan, plain));
         }
@@ -156,6 +166,23 @@ fn with_scans(plan: LogicalPlan, state: &SessionState) -> Result<(LogicalPlan, O
         Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
     })?;
     Ok((plan.data, rows))
+}
+
+/// Whether all rows come from one function that computes them at once, and are at most filtered and projected.
+fn passes_on_one_part(plan: &LogicalPlan) -> Result<bool> {
+    let works = plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::TableScan(scan) => !computes_at_once(source_as_provider(&scan.source)?.as_ref()),
+            node => !matches!(
+                node,
+                LogicalPlan::Projection(_)
+                    | LogicalPlan::Filter(_)
+                    | LogicalPlan::Limit(_)
+                    | LogicalPlan::SubqueryAlias(_)
+            ),
+        })
+    })?;
+    Ok(!works)
 }
 
 /// Whether rows are grouped: an aggregate may need an order of rows, which DataFusion's physical rules establish.

@@ -270,7 +270,7 @@ fn candidates(filter: &Expr, meta: &str) -> Option<(Vec<String>, Vec<Value>)> {
 }
 
 /// The names that lead from the meta field to a member of it.
-fn path(expr: &Expr, meta: &str) -> Option<Vec<String>> {
+pub(crate) fn path(expr: &Expr, meta: &str) -> Option<Vec<String>> {
     match expr {
         Expr::Column(column) if column.name == meta => Some(Vec::new()),
         Expr::ScalarFunction(call) if call.name() == "get_field" => {

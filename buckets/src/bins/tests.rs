@@ -118,7 +118,48 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec((0_u8..3, -40_i64..40, prop::option::weighted(0.8, -8_i64..9)), 1..60)
 }
 
+/// Rows of a batch, each in the part that `part` gives for it, in their order.
+fn dealt(batch: &RecordBatch, parts: usize, part: impl Fn(usize) -> usize) -> Vec<RecordBatch> {
+    let rows_of = |wanted: usize| (0..batch.num_rows()).map(|row| Some(part(row) == wanted)).collect::<BooleanArray>();
+    (0..parts).map(|wanted| arrow::compute::filter_record_batch(batch, &rows_of(wanted)).unwrap()).collect()
+}
+
+/// The results of stored bins are the same with and without states, from one batch and from several.
+fn results_do_not_depend_on_states(of: &Bins, part: impl Fn(usize) -> usize) {
+    let (stored_schema, batch) = stored(of);
+    let mut back = of.empty();
+    back.add_stored(&batch, &stored_schema, StoredField::plain).unwrap();
+    let expected = back.results(&schema()).unwrap();
+    for batches in [vec![batch.clone()], dealt(&batch, 3, &part)] {
+        let results = of.empty().results_of_stored(&batches, &stored_schema, StoredField::plain, &schema()).unwrap();
+        assert_eq!(results, expected);
+    }
+    let joined = results_in_order(dealt(&expected, 3, &part), &schema()).unwrap();
+    assert_eq!(arrow::compute::concat_batches(&expected.schema(), &joined).unwrap(), expected);
+}
+
+#[test]
+fn results_of_many_stored_bins_are_made_in_their_order() {
+    let rows: Vec<Row> = (0..20_000_i64)
+        .map(|n| (u8::try_from(n % 50).unwrap(), n * 37 % 900_000, (n % 11 != 0).then_some(n * n % 1_009 - 7)))
+        .collect();
+    let all = bins_of_all(&rows);
+    let runs: [fn(usize) -> usize; 4] = [|row| row % 3, |row| row / 1_000 % 3, |row| 2 - row / 8_000, |row| row / 7_000];
+    runs.iter().for_each(|part| results_do_not_depend_on_states(&all, part));
+    let (stored_schema, batch) = stored(&all);
+    let whole = batch.slice(0, 0);
+    let none = all.empty().results_of_stored(&[whole], &stored_schema, StoredField::plain, &schema()).unwrap();
+    assert_eq!(none, all.empty().results(&schema()).unwrap());
+}
+
 proptest! {
+    #[test]
+    fn results_of_stored_bins_need_no_states(rows in rows(), parts in prop::collection::vec(0_usize..3, 64)) {
+        let mut whole = bins(10);
+        fold(&mut whole, &rows);
+        results_do_not_depend_on_states(&whole, |row| parts[row % parts.len()]);
+    }
+
     /// However rows are cut into parts, and whichever parts are stored in between, the whole comes to the same.
     #[test]
     fn parts_merge_into_the_whole(rows in rows(), cuts in prop::collection::vec(0_usize..60, 0..4)) {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use ebbtide_ttl::Value;
 use roaring::RoaringBitmap;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -214,7 +215,17 @@ impl Directory {
     /// path is not indexed: then every meta must be examined.
     #[must_use]
     pub fn posting(&self, path: &[&str], value: &Value) -> Option<RoaringBitmap> {
-        self.postings.get_or_init(|| Postings::decode(&self.postings_bytes).ok()).as_ref()?.get(path, value)
+        self.postings()?.get(path, value)
+    }
+
+    /// For each scalar at a path of member names the ordinals of the metas that have it, as of [`Directory::posting`].
+    #[must_use]
+    pub fn values_at(&self, path: &[&str]) -> Option<&BTreeMap<MetaKey, RoaringBitmap>> {
+        self.postings()?.values(path)
+    }
+
+    fn postings(&self) -> Option<&Postings> {
+        self.postings.get_or_init(|| Postings::decode(&self.postings_bytes).ok()).as_ref()
     }
 
     /// The approximate memory of the directory in bytes, for caches with a budget.

@@ -68,9 +68,13 @@ impl Postings {
         if matches!(value, Value::Null | Value::Object(_) | Value::Array(_)) {
             return None;
         }
+        Some(self.values(path)?.get(&MetaKey::of(value)).cloned().unwrap_or_default())
+    }
+
+    /// The metas with each scalar at this path; `None` if the path is not indexed.
+    pub(crate) fn values(&self, path: &[&str]) -> Option<&BTreeMap<MetaKey, RoaringBitmap>> {
         let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-        let values = self.0.get(&path)?;
-        Some(values.get(&MetaKey::of(value)).cloned().unwrap_or_default())
+        self.0.get(&path)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

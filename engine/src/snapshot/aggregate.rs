@@ -14,7 +14,7 @@ pub use request::{Aggregate, AggregateRequest, MetaGroups};
 
 use super::CollectionSnapshot;
 use super::meta_numbers::MetaNumbers;
-use super::scan::selection::{BucketSelector, SelectedBucket};
+use super::scan::selection::{BucketSelector, SelectedBucket, WantedValues};
 use super::scan::{ScanReport, ScanRequest};
 use crate::error::{Error, Result};
 use crate::segment::Segment;
@@ -144,6 +144,8 @@ struct DirectoryWalk<'a, 's> {
     scan: BucketSelector<'s>,
     shape: Shape,
     by_meta: bool,
+    /// Values of which one bucket is enough each.
+    wanted: Option<WantedValues<'s>>,
     metas: MetaNumbers,
 }
 
@@ -172,6 +174,7 @@ impl AggregateResult {
             scan: BucketSelector::new(snapshot, &scan_request),
             shape: snapshot.shape(request)?,
             by_meta: request.by_meta,
+            wanted: request.member_alone().and_then(|path| WantedValues::at(path, snapshot.schema())),
             metas: MetaNumbers::default(),
         };
         let mut before: Option<Table> = None;
@@ -224,9 +227,11 @@ impl<'a> DirectoryWalk<'a, '_> {
         let mut bytes = 0;
         let mut last = true;
         for segment in self.segments.by_ref() {
-            let Some((reader, found)) = self.scan.select(segment)?.filter(|(_, found)| !found.is_empty()) else {
-                continue;
+            let selected = match &mut self.wanted {
+                Some(wanted) => self.scan.select_values(segment, wanted)?,
+                None => self.scan.select(segment)?,
             };
+            let Some((reader, found)) = selected.filter(|(_, found)| !found.is_empty()) else { continue };
             let numbers = match self.by_meta {
                 true => numbers_of(&reader, &found, sealed.last(), &mut self.metas),
                 false => vec![0; found.len()],
@@ -265,7 +270,10 @@ impl<'a> DirectoryWalk<'a, '_> {
     fn open(&mut self) -> Result<Vec<PendingChunk<'a>>> {
         let mut open = Vec::new();
         for chunk in self.snapshot.state.memtable.chunks() {
-            let found = self.scan.select_open(chunk)?;
+            let found = match &mut self.wanted {
+                Some(wanted) => self.scan.select_open_values(chunk, wanted)?,
+                None => self.scan.select_open(chunk)?,
+            };
             if self.by_meta {
                 for (bucket, _) in &found {
                     self.metas.number(chunk.buckets[*bucket].id.meta.clone());

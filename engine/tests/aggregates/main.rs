@@ -1,6 +1,7 @@
 //! Aggregates and last points give what a scan of the same snapshot gives, whatever is sealed, deleted, hidden or null.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+mod members;
 mod scanned;
 
 use ebbtide::buckets::value_at;

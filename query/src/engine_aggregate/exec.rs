@@ -95,11 +95,15 @@ fn meta_keys(node: &EngineAggregate, columns: &SchemaRef, session: &dyn Session)
         node.spec.keys.iter().filter_map(|key| if let Key::MetaExpr(expr) = key { Some(expr) } else { None });
     let exprs: Vec<Expr> = computed.map(|expr| crate::pushdown::unqualified(expr.clone())).collect::<Result<_>>()?;
     let meta = exprs.first().and_then(|expr| expr.column_refs().into_iter().next().map(|column| column.name.clone()));
+    let member = match exprs.as_slice() {
+        [one] => meta.as_ref().and_then(|meta| crate::pushdown::path(one, meta)),
+        _ => None,
+    };
     let fields = meta.map(|meta| columns.field_with_name(&meta).cloned()).transpose()?;
     let schema = Arc::new(ArrowSchema::new(fields.into_iter().collect::<Vec<_>>()));
     let df_schema = DFSchema::try_from(schema.as_ref().clone())?;
     let exprs = exprs.into_iter().map(|expr| session.create_physical_expr(expr, &df_schema));
-    MetaKeys::new(schema, exprs.collect::<Result<_>>()?)
+    MetaKeys::new(schema, exprs.collect::<Result<_>>()?, member)
 }
 
 impl Work {

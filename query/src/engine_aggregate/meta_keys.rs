@@ -16,18 +16,24 @@ pub(super) struct MetaKeys {
     /// The one column that the keys are computed from.
     schema: SchemaRef,
     keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// The names that lead to the member of the meta that the keys are.
+    member: Option<Vec<String>>,
 }
 
 impl MetaKeys {
     /// `None` if equality of the keys cannot be decided by their bytes.
-    pub(super) fn new(schema: SchemaRef, keys: Vec<Arc<dyn PhysicalExpr>>) -> Result<Option<Self>> {
+    pub(super) fn new(
+        schema: SchemaRef,
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+        member: Option<Vec<String>>,
+    ) -> Result<Option<Self>> {
         for key in &keys {
             let ty = key.data_type(&schema)?;
             if has_doubles(&ty) || !RowConverter::supports_fields(&[SortField::new(ty)]) {
                 return Ok(None);
             }
         }
-        Ok(Some(MetaKeys { schema, keys }))
+        Ok(Some(MetaKeys { schema, keys, member }))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -62,5 +68,9 @@ impl MetaGroups for MetaKeys {
             u32::try_from(number).map_err(|_| ArrowError::ComputeError("too many groups of metas".to_owned()))
         };
         rows.iter().map(number).collect()
+    }
+
+    fn member(&self) -> Option<&[String]> {
+        self.member.as_deref()
     }
 }

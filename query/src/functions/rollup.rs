@@ -40,6 +40,11 @@ impl TableFunctionImpl for Rollup {
     }
 }
 
+/// Whether a table's rows are computed all at once, by the threads that it takes itself.
+pub(crate) fn computes_at_once(table: &dyn TableProvider) -> bool {
+    table.is::<CallTable<RollupCall>>()
+}
+
 /// The columns of all fields; a meta field that had no value yet has one without a type.
 fn columns(snapshot: &CollectionSnapshot) -> Result<SchemaRef> {
     let schema = snapshot.rollup_schema(None).map_err(external)?;

@@ -87,8 +87,7 @@ impl ContextProvider for Lookup<'_> {
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self.state.table_functions().get(name);
         let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
-        // A table function is given the state of the statement.
-        let state = self.session.bind(self.state.clone(), self.context);
+        let state = self.session.planning.without_functions(self.context, &self.context.config());
         let simplify = SimplifyContext::builder()
             .with_config_options(Arc::clone(state.config_options()))
             .with_query_execution_start_time(state.execution_props().query_execution_start_time)

@@ -74,6 +74,14 @@ pub struct AggregateRequest {
     pub width: Option<Duration>,
 }
 
+impl AggregateRequest {
+    /// The member of metas whose values are all that is asked for.
+    pub(super) fn member_alone(&self) -> Option<&[String]> {
+        let groups = self.meta_groups.as_ref().filter(|_| self.by_meta && self.width.is_none())?;
+        groups.member().filter(|_| self.aggregates.is_empty())
+    }
+}
+
 /// Puts metas into groups: by a member of the meta, or by anything else computed from it.
 pub trait MetaGroups: fmt::Debug + Send + Sync {
     /// The number of each meta's group. `metas` is a column of the meta field without repetitions; groups are numbered
@@ -82,4 +90,10 @@ pub trait MetaGroups: fmt::Debug + Send + Sync {
     /// # Errors
     /// Any error; the aggregation fails with it.
     fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError>;
+
+    /// The names that lead to a member of the meta, if that alone decides the group. The engine then finds the groups without
+    /// examining every meta, where nothing but the groups is asked for.
+    fn member(&self) -> Option<&[String]> {
+        None
+    }
 }

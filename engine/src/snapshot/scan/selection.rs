@@ -2,14 +2,16 @@
 
 use super::request::{ScanReport, ScanRequest};
 use crate::error::Result;
-use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
+use crate::segment::{Classes, Segment, ordinal_number};
 use crate::snapshot::CollectionSnapshot;
 use crate::snapshot::row_filter::{RowFilter, Selection, StoredRange};
 use ahash::AHashSet;
-use arrow::array::{Array, ArrayRef, BooleanArray};
-use ebbtide_buckets::{BoundsCheck, Chunk, FieldType, MetaKey, SegmentReader, column_of_keys, times};
-use ebbtide_ttl::Cutoff;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use ebbtide_buckets::{
+    BoundsCheck, Chunk, ChunkBucket, FieldType, MetaKey, Schema, SegmentReader, column_of_keys, keys_of_column, times,
+};
+use ebbtide_ttl::{Cutoff, Value};
 use roaring::{MultiOps, RoaringBitmap};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,6 +24,41 @@ pub(in crate::snapshot) struct SelectedBucket {
     pub(in crate::snapshot) bounds: BucketBounds,
     /// What its rows have to pass, if not all of them are selected.
     pub(in crate::snapshot) filter: Option<RowFilter>,
+}
+
+/// The values of a member of metas that are looked for.
+pub(in crate::snapshot) struct WantedValues<'a> {
+    /// The names that lead to the member.
+    path: &'a [String],
+    /// Values that a bucket has that is selected as a whole.
+    found: AHashSet<MetaKey>,
+}
+
+impl<'a> WantedValues<'a> {
+    /// `None` if the member may be a list or an object, which is not told from others by its scalars, or a double.
+    pub(in crate::snapshot) fn at(path: &'a [String], schema: &Schema) -> Option<WantedValues<'a>> {
+        use FieldType::{Bool, Int64, Object, String, Timestamp};
+        let member = path.iter().try_fold(schema.meta_type.as_ref()?, |ty, name| match ty {
+            Object(members) => members.iter().find(|(member, _)| member == name).map(|(_, ty)| ty),
+            _ => None,
+        })?;
+        let is_scalar = !path.is_empty() && matches!(member, Bool | Int64 | String | Timestamp);
+        is_scalar.then(|| WantedValues { path, found: AHashSet::new() })
+    }
+
+    fn names(&self) -> Vec<&'a str> {
+        self.path.iter().map(String::as_str).collect()
+    }
+
+    /// The values of the rows of a chunk, and the place of each row's among them; `None` if they cannot be told from its columns.
+    fn of_rows(&self, chunk: &Chunk, schema: &Schema) -> Option<(Vec<MetaKey>, Vec<u32>)> {
+        let mut column = chunk.batch.column_by_name(schema.meta.as_ref()?)?;
+        for name in self.path {
+            let object = column.as_struct_opt().filter(|object| object.null_count() == 0)?;
+            column = object.column_by_name(name)?;
+        }
+        Some(keys_of_column(Some(column), chunk.batch.num_rows()))
+    }
 }
 
 /// Selects the buckets that a request asks for, and reports what it leaves out.
@@ -74,6 +111,14 @@ impl<'a> BucketSelector<'a> {
         &mut self,
         segment: &Arc<Segment>,
     ) -> Result<Option<(SegmentReader, Vec<SelectedBucket>)>> {
+        match self.open(segment)? {
+            Some((reader, classes)) => Ok(Some(self.select_in(segment, reader, &classes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens a segment, unless it is known without that that nothing of it is selected.
+    fn open(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Classes)>> {
         let live = segment.live();
         if live.buckets == 0 || !self.time.overlaps(live.first_min, live.last_max) {
             self.report.buckets_pruned += u64::from(live.buckets);
@@ -89,7 +134,15 @@ impl<'a> BucketSelector<'a> {
             self.report.rows_hidden += live.rows;
             return Ok(None);
         }
-        let reader = segment.file.reader()?;
+        Ok(Some((segment.file.reader()?, classes)))
+    }
+
+    fn select_in(
+        &mut self,
+        segment: &Arc<Segment>,
+        reader: SegmentReader,
+        classes: &Classes,
+    ) -> Result<(SegmentReader, Vec<SelectedBucket>)> {
         // A filter may fail on metas without a visible measurement: then it is asked again about the others.
         let metas = self.wanted_metas(&reader);
         let failed = metas.is_err();
@@ -116,10 +169,89 @@ impl<'a> BucketSelector<'a> {
                 examined -= (before - selected.len()) as u64;
             }
         }
-        self.report.buckets_pruned += u64::from(live.buckets).saturating_sub(examined);
+        self.report_selected(segment, examined, &selected);
+        Ok((reader, selected))
+    }
+
+    fn report_selected(&mut self, segment: &Segment, examined: u64, selected: &[SelectedBucket]) {
+        self.report.buckets_pruned += u64::from(segment.live().buckets).saturating_sub(examined);
         self.report.buckets += selected.len() as u64;
         self.report.segments += u64::from(!selected.is_empty());
+    }
+
+    /// Like [`BucketSelector::select`], but of the metas that have the same value at the wanted member only as many as it takes to
+    /// find a bucket that is selected as a whole.
+    pub(in crate::snapshot) fn select_values(
+        &mut self,
+        segment: &Arc<Segment>,
+        wanted: &mut WantedValues<'_>,
+    ) -> Result<Option<(SegmentReader, Vec<SelectedBucket>)>> {
+        let Some((reader, classes)) = self.open(segment)? else { return Ok(None) };
+        let (directory, path) = (reader.directory(), wanted.names());
+        let of_filter = self.request.meta.is_some().then(|| self.wanted_metas(&reader));
+        let (Some(values), None | Some(Ok(_))) = (directory.values_at(&path), &of_filter) else {
+            return Ok(Some(self.select_in(segment, reader, &classes)?));
+        };
+        let of_filter = of_filter.and_then(Result::ok).map(|metas| metas.into_iter().map(ordinal_number).collect());
+        let others = RoaringBitmap::from_iter(0..ordinal_number(directory.meta_count())) - values.values().union();
+        let null = MetaKey::of(&Value::Null);
+        let mut selected: Vec<SelectedBucket> = Vec::new();
+        let mut examined = 0;
+        for (value, metas) in values.iter().chain([(&null, &others)]) {
+            if wanted.found.contains(value) {
+                continue;
+            }
+            let metas = match &of_filter {
+                Some(of_filter) => Cow::Owned(metas & of_filter),
+                None => Cow::Borrowed(metas),
+            };
+            let before = selected.len();
+            for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas.iter().map(|meta| meta as usize)) {
+                examined += 1;
+                let Some(filter) = self.admit(self.filter(classes.of(meta).map(|c| c.1)), &bounds) else { continue };
+                if filter.is_none() {
+                    selected.truncate(before);
+                    wanted.found.insert(value.clone());
+                }
+                selected.push(SelectedBucket { ordinal, meta, bounds, filter });
+                if filter.is_none() {
+                    break;
+                }
+            }
+        }
+        selected.sort_unstable_by_key(|bucket| bucket.ordinal);
+        self.report_selected(segment, examined, &selected);
         Ok(Some((reader, selected)))
+    }
+
+    /// Like [`BucketSelector::select_open`], but only buckets whose metas have a value that was not found yet.
+    pub(in crate::snapshot) fn select_open_values<'c>(
+        &mut self,
+        chunk: &'c Chunk,
+        wanted: &mut WantedValues<'_>,
+    ) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
+        let Some((values, places)) = wanted.of_rows(chunk, &self.snapshot.state.schema) else {
+            return self.select_open(chunk);
+        };
+        let of = |bucket: &ChunkBucket| bucket.rows.first().map(|row| &values[places[*row as usize] as usize]);
+        let is_new: Vec<bool> = values.iter().map(|value| !wanted.found.contains(value)).collect();
+        let may_be_wanted =
+            |bucket: &ChunkBucket| bucket.rows.first().is_some_and(|row| is_new[places[*row as usize] as usize]);
+        if is_new.iter().all(|is_new| !is_new) {
+            self.report.buckets_pruned += chunk.buckets.len() as u64;
+            return Ok(Vec::new());
+        }
+        let mut selected = self.select_open_if(chunk, may_be_wanted)?;
+        let count = selected.len();
+        selected.retain(|(number, rows)| {
+            let Some(value) = of(&chunk.buckets[*number]) else { return true };
+            match rows {
+                Cow::Borrowed(_) => wanted.found.insert(value.clone()),
+                Cow::Owned(_) => !wanted.found.contains(value),
+            }
+        });
+        self.report.buckets -= (count - selected.len()) as u64;
+        Ok(selected)
     }
 
     /// Ordinals of the selected metas of a segment.
@@ -182,9 +314,18 @@ impl<'a> BucketSelector<'a> {
 
     /// The selected buckets of a chunk by number, each with its selected rows in order of time.
     pub(in crate::snapshot) fn select_open<'c>(&mut self, chunk: &'c Chunk) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
+        self.select_open_if(chunk, |_| true)
+    }
+
+    fn select_open_if<'c>(
+        &mut self,
+        chunk: &'c Chunk,
+        may_be_wanted: impl Fn(&ChunkBucket) -> bool,
+    ) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
         let state = &self.snapshot.state;
-        let may_be_wanted = |key: &MetaKey| self.named.as_ref().is_none_or(|named| named.contains(key));
-        let buckets: Vec<_> = chunk.buckets.iter().enumerate().filter(|(_, b)| may_be_wanted(&b.id.meta)).collect();
+        let is_named = |key: &MetaKey| self.named.as_ref().is_none_or(|named| named.contains(key));
+        let buckets: Vec<_> =
+            chunk.buckets.iter().enumerate().filter(|(_, b)| is_named(&b.id.meta) && may_be_wanted(b)).collect();
         self.report.buckets_pruned += (chunk.buckets.len() - buckets.len()) as u64;
         if buckets.is_empty() {
             return Ok(Vec::new());
