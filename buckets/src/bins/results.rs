@@ -3,7 +3,7 @@
 use super::join::{Run, runs};
 use super::state::{BinValue, State, Sum};
 use super::stored::{BinColumns, ReadStates, STATES_AT_ONCE, Source};
-use super::{Bins, StoredField, States};
+use super::{Bins, States, StoredField};
 use crate::counts::to_number;
 use crate::meta::{MetaKey, column_of_keys};
 use crate::schema::{FieldType, Schema};
@@ -120,7 +120,8 @@ impl Bins {
         columns.push(Arc::new(Int64Array::from(measurements)));
         for field in &self.fields {
             let sources = batches.iter().zip(&of_bins);
-            let sources = sources.map(|(batch, of_bins)| Source { batch, field: stored(&field.name), of_bins: *of_bins });
+            let sources =
+                sources.map(|(batch, of_bins)| Source { batch, field: stored(&field.name), of_bins: *of_bins });
             let rows = InOrder { sources: sources.collect(), runs: &runs };
             match &field.states {
                 States::Int(_) => {

@@ -144,7 +144,8 @@ fn results_of_many_stored_bins_are_made_in_their_order() {
         .map(|n| (u8::try_from(n % 50).unwrap(), n * 37 % 900_000, (n % 11 != 0).then_some(n * n % 1_009 - 7)))
         .collect();
     let all = bins_of_all(&rows);
-    let runs: [fn(usize) -> usize; 4] = [|row| row % 3, |row| row / 1_000 % 3, |row| 2 - row / 8_000, |row| row / 7_000];
+    let runs: [fn(usize) -> usize; 4] =
+        [|row| row % 3, |row| row / 1_000 % 3, |row| 2 - row / 8_000, |row| row / 7_000];
     runs.iter().for_each(|part| results_do_not_depend_on_states(&all, part));
     let (stored_schema, batch) = stored(&all);
     let whole = batch.slice(0, 0);

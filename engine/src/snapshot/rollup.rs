@@ -1,8 +1,8 @@
 //! Rollups: what the bins of a ladder show.
 
 use super::meta_range::MetaRange;
-use super::scan::{ScanRequest, ScanUnit};
 use super::scan::selection::BucketSelector;
+use super::scan::{ScanRequest, ScanUnit};
 use super::{CollectionSnapshot, MetaFilter, TimeRange};
 use crate::error::{Error, Result};
 use crate::ladder::fold::{Taken, add_open, add_sealed};
@@ -11,7 +11,9 @@ use crate::segment::Segment;
 use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use ebbtide_buckets::{Bins, FieldType, MetaKey, Schema, cores, parallel, result_schema, results_in_order, stored_columns, to_usize};
+use ebbtide_buckets::{
+    Bins, FieldType, MetaKey, Schema, cores, parallel, result_schema, results_in_order, stored_columns, to_usize,
+};
 use ebbtide_ttl::{Code, Ladder, Timestamp};
 use std::sync::Arc;
 

@@ -65,7 +65,11 @@ fn document(minute: i64, number: i64) -> Value {
         meta.push(("list".into(), Value::Array(vec![Value::Int(number % 2), Value::Int(number % 3)])));
     }
     let at = Timestamp::from_millis(START_MS + minute * 60_000);
-    Value::Object(vec![("t".into(), Value::Date(at)), ("m".into(), Value::Object(meta)), ("v".into(), Value::Int(number))])
+    Value::Object(vec![
+        ("t".into(), Value::Date(at)),
+        ("m".into(), Value::Object(meta)),
+        ("v".into(), Value::Int(number)),
+    ])
 }
 
 fn values(snapshot: &CollectionSnapshot, name: &str, request: &AggregateRequest, told: bool) -> BTreeSet<MetaKey> {

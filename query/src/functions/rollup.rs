@@ -1,5 +1,6 @@
 //! `rollup('collection', '10 minutes')`: what the bins of a ladder show.
 
+use super::NamedColumns;
 use super::table::{Batches, Call, CallTable, Rows, collection, text_argument};
 use crate::context::StatementContext;
 use crate::error::external;
@@ -32,7 +33,7 @@ impl TableFunctionImpl for Rollup {
         };
         let Ok(width_seconds) = parse_retention(&width) else { return plan_err!("'{width}' is no width; {usage}") };
         let snapshot = collection(&args, &name)?;
-        let schema = columns(&snapshot)?;
+        let schema = columns(&snapshot, args.session().config().get_extension::<NamedColumns>().as_deref())?;
         snapshot.check_rollup_width(width_seconds).map_err(external)?;
         let meta = snapshot.schema().meta_type.as_ref().and(snapshot.schema().meta.clone());
         let time = snapshot.schema().time.clone();
@@ -45,9 +46,28 @@ pub(crate) fn computes_at_once(table: &dyn TableProvider) -> bool {
     table.is::<CallTable<RollupCall>>()
 }
 
-/// The columns of all fields; a meta field that had no value yet has one without a type.
-fn columns(snapshot: &CollectionSnapshot) -> Result<SchemaRef> {
-    let schema = snapshot.rollup_schema(None).map_err(external)?;
+/// Whether one of the columns of a field is wanted.
+fn is_wanted(field: &str, is_wanted: impl Fn(&str) -> bool) -> bool {
+    let mut name = format!("{field}_");
+    let end = name.len();
+    RESULT_SUFFIXES.iter().any(|suffix| {
+        name.truncate(end);
+        name.push_str(suffix);
+        is_wanted(&name)
+    })
+}
+
+/// The columns of all fields, or of those that are named; a meta field that had no value yet has one without a type.
+fn columns(snapshot: &CollectionSnapshot, named: Option<&NamedColumns>) -> Result<SchemaRef> {
+    let fields = match named {
+        Some(named) => {
+            let mut fields = snapshot.rollup_field_names().map_err(external)?;
+            fields.retain(|field| is_wanted(field, |column| named.contains(column)));
+            Some(fields)
+        }
+        None => None,
+    };
+    let schema = snapshot.rollup_schema(fields.as_deref()).map_err(external)?;
     let (Some(meta), None) = (&snapshot.schema().meta, &snapshot.schema().meta_type) else { return Ok(schema) };
     let mut fields = schema.fields().to_vec();
     fields.insert(1, Arc::new(Field::new(meta, DataType::Null, true)));
@@ -87,14 +107,11 @@ impl Call for RollupCall {
         let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&wanted)?);
         let pushed = self.rules().split(filters, &self.schema, state)?;
-        let is_wanted = |field: &String| {
-            let mut names = RESULT_SUFFIXES.iter().map(|suffix| format!("{field}_{suffix}"));
-            names.any(|name| schema.index_of(&name).is_ok())
-        };
-        let known = snapshot.rollup_field_names().map_err(external)?;
+        let mut fields = snapshot.rollup_field_names().map_err(external)?;
+        fields.retain(|field| is_wanted(field, |column| schema.index_of(column).is_ok()));
         let request = RollupRequest {
             width_seconds: self.width_seconds,
-            fields: Some(known.into_iter().filter(is_wanted).collect()),
+            fields: Some(fields),
             time: TimeRange::of_units(pushed.time.0, pushed.time.1, snapshot.schema().precision),
             meta: None,
         };

@@ -4,6 +4,7 @@
 use super::Session;
 use crate::catalog::StatementCatalog;
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
+use crate::functions::NamedColumns;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{CatalogProvider, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
@@ -15,20 +16,39 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPl
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Session {
-    /// The plan of a query, not analyzed.
+    /// The plan of a query, not analyzed. `tokens` are those of its text.
     pub(crate) async fn query_to_plan(
         &self,
         statement: DfStatement,
+        tokens: &[TokenWithSpan],
         context: &Arc<StatementContext>,
     ) -> Result<LogicalPlan> {
         let config = context.config();
+        if let Some(named) = NamedColumns::of(tokens) {
+            let config = config.clone().with_extension(Arc::new(named));
+            // An error about a name says which others there are.
+            if let Ok(plan) = self.plan_with(statement.clone(), &config, context).await {
+                return Ok(plan);
+            }
+        }
+        self.plan_with(statement, &config, context).await
+    }
+
+    async fn plan_with(
+        &self,
+        statement: DfStatement,
+        config: &SessionConfig,
+        context: &Arc<StatementContext>,
+    ) -> Result<LogicalPlan> {
         let normalizes = config.options().sql_parser.enable_ident_normalization;
         let (references, _) = resolve_table_references(&statement, normalizes)?;
         let catalog = StatementCatalog::new(context, &self.tables);
@@ -47,7 +67,7 @@ impl Session {
         }
         let session = self.context.state_ref();
         let state = session.read();
-        let lookup = Lookup { session: self, state: &state, context, options: config.options(), tables };
+        let lookup = Lookup { session: self, state: &state, context, config, options: config.options(), tables };
         SqlToRel::new_with_options(&lookup, parser_options(config.options())).statement_to_plan(statement)
     }
 }
@@ -74,6 +94,7 @@ struct Lookup<'a> {
     session: &'a Session,
     state: &'a SessionState,
     context: &'a Arc<StatementContext>,
+    config: &'a SessionConfig,
     options: &'a ConfigOptions,
     tables: HashMap<ResolvedTableReference, Arc<dyn TableSource>>,
 }
@@ -87,7 +108,7 @@ impl ContextProvider for Lookup<'_> {
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self.state.table_functions().get(name);
         let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
-        let state = self.session.planning.without_functions(self.context, &self.context.config());
+        let state = self.session.planning.without_functions(self.context, self.config);
         let simplify = SimplifyContext::builder()
             .with_config_options(Arc::clone(state.config_options()))
             .with_query_execution_start_time(state.execution_props().query_execution_start_time)

@@ -61,7 +61,7 @@ impl Session {
         let mut parsed = parsed;
         let temporary = take_temporary(&mut parsed);
         if is_query(&parsed) {
-            let plan = self.query_to_plan(parsed, &context).await?;
+            let plan = self.query_to_plan(parsed, &statement.tokens, &context).await?;
             return match plan {
                 // SELECT INTO.
                 LogicalPlan::Ddl(ddl) => self.create_or_drop(ddl, self.state(&context), &context).await,
