@@ -3,21 +3,9 @@
     python3 engine/tests/plants/documents.py FOLDER
     cd FOLDER && EBBTIDE_PLANT=28 cargo test -p ebbtide --test documents
 
-The copy is made of the last commit. One build holds all bugs; EBBTIDE_PLANT names the one that acts, 0 none. A bug whose place is
-not found once in the sources is named: mend its text here.
+What `planting` does with them stands there.
 """
-import io
-import pathlib
-import subprocess
-import sys
-import tarfile
-
-PLANTS = []
-
-
-def plant(number, what, file, old, new):
-    PLANTS.append((number, what, file, old, new))
-
+from planting import NOW, plant, plant_all
 
 D='engine/src/documents/'
 m=D+'memtable.rs'
@@ -127,34 +115,4 @@ plant(75,'a document is cached in the row before its own',t,"FoundDocument { seg
 
 plant(50,'','engine/src/open.rs',"    let lock = take_lock(fs.as_ref(), clock, dir)?;","    crate::NOW.store(clock.now().to_units_saturating(ebbtide_ttl::Precision::Ms), std::sync::atomic::Ordering::Relaxed);\n    let lock = take_lock(fs.as_ref(), clock, dir)?;")
 
-
-SWITCH = '''
-/// Whether this bug acts.
-pub(crate) fn plant(n: u32) -> bool {
-    static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *CHOSEN.get_or_init(|| std::env::var("EBBTIDE_PLANT").ok().and_then(|n| n.parse().ok()).unwrap_or(0)) == n
-}
-'''
-NOW = "\npub(crate) static NOW: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(0);\n"
-
-
-def main():
-    copy = pathlib.Path(sys.argv[1])
-    top = subprocess.run(["git", "rev-parse", "--show-toplevel"], check=True, capture_output=True, text=True).stdout.strip()
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=top, check=True, capture_output=True).stdout
-    tarfile.open(fileobj=io.BytesIO(archive)).extractall(copy)
-    lost = 0
-    for number, what, file, old, new in PLANTS:
-        text = (copy / file).read_text()
-        if text.count(old) != 1:
-            print(f"{number} ({what}): found {text.count(old)} times in {file}")
-            lost += 1
-        else:
-            (copy / file).write_text(text.replace(old, new))
-    for file in ["engine/src/lib.rs", "buckets/src/lib.rs", "documents/src/lib.rs"]:
-        with open(copy / file, "a") as lib:
-            lib.write(SWITCH + (NOW if file.startswith("engine") else ""))
-    print(f"{len({plant[0] for plant in PLANTS})} bugs planted in {copy}, {lost} of their places not found")
-
-
-main()
+plant_all(["engine", "buckets", "documents"], {"engine": NOW})
