@@ -291,6 +291,24 @@ fn of_doubles(bins_of: &[&[f64]]) -> Bins {
 }
 
 #[test]
+fn sums_of_doubles_do_not_depend_on_the_order_of_values_and_parts() {
+    let values = [1e16, 1.0, -1e16, 0.5];
+    let orders = (0..24).map(|number| {
+        let mut left = values.to_vec();
+        [4, 3, 2, 1].map(|count| left.remove(number / [6, 2, 1, 1][4 - count] % count))
+    });
+    for order in orders {
+        for cut in 0..=values.len() {
+            let mut whole = of_doubles(&[&order[..cut]]);
+            whole.merge(&of_doubles(&[&order[cut..]]), |_, _| true);
+            let results = whole.results(&schema()).unwrap();
+            let sum = results.column_by_name("d_sum").unwrap().as_primitive::<Float64Type>().value(0);
+            assert_eq!(sum, 1.5, "{order:?}, cut at {cut}");
+        }
+    }
+}
+
+#[test]
 fn deviations_of_decimals_are_stored_as_whole_numbers_and_come_back() {
     let decimals: [&[f64]; 3] = [&[20.25, 20.5, -3.75], &[7.5, 7.5], &[1013.25, 1013.5, 1012.75, 1013.0, 1014.25]];
     let part = of_doubles(&decimals);
