@@ -159,7 +159,8 @@ impl CollectionSnapshot {
         Ok(parts.into_iter().flatten().collect())
     }
 
-    /// Until when no bin of a rung has more than one row, in one segment, and no measurements: the start of a bin.
+    /// The start of a bin before which every bin is one row of one rung: it has no second row in another segment, and no
+    /// measurements are stored.
     fn single_rows_before(&self, regions: &[Region], width: i64) -> i64 {
         let first_open = |state: &CollectionState| {
             let chunks = state.memtable.chunks();
