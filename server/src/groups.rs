@@ -7,7 +7,7 @@ use crate::measurements::{Query, Selection};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
-use bson::raw::{RawBson, RawDocumentBuf};
+use bson::raw::{CString, RawBson, RawDocumentBuf};
 use ebbtide::buckets::{keys_of_column, time_values, value_at};
 use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups, TimeRange};
 use ebbtide_documents::{Figure, FigureValue, GroupPlan, WindowFigures};
@@ -50,6 +50,62 @@ impl MetaGroups for ByKey {
         };
         (0..metas.len()).map(number).collect()
     }
+}
+
+/// Metas by the value that names lead to.
+#[derive(Debug)]
+struct ByMember(Vec<String>);
+
+impl MetaGroups for ByMember {
+    fn group(&self, metas: &ArrayRef) -> std::result::Result<Vec<u32>, ArrowError> {
+        let member = self.0.iter().try_fold(metas, |column, name| {
+            column.as_struct_opt().filter(|object| object.null_count() == 0)?.column_by_name(name)
+        });
+        Ok(match member {
+            Some(member) => keys_of_column(Some(member), metas.len()).1,
+            None => (0..).zip(0..metas.len()).map(|(number, _)| number).collect(),
+        })
+    }
+
+    fn member(&self) -> Option<&[String]> {
+        Some(self.0.as_slice()).filter(|names| !names.is_empty())
+    }
+}
+
+/// Documents that have, of what a query finds, nothing but the meta, with each value of a path into it; nothing if the path leads
+/// elsewhere or measurements must be looked at one by one.
+pub(crate) fn metas_by(
+    snapshot: &CollectionSnapshot,
+    query: &Query,
+    path: &str,
+    limits: &Limits<'_>,
+) -> Result<Option<Vec<RawDocumentBuf>>> {
+    let Selection { times, meta, is_exact } = query.selection(snapshot);
+    let mut names = path.split('.').map(str::to_owned);
+    let field = names.next().filter(|name| is_exact && snapshot.schema().meta.as_ref() == Some(name));
+    let field = field.and_then(|name| CString::try_from(name).ok());
+    let (Some(field), Some(_)) = (field, &snapshot.schema().meta_type) else { return Ok(None) };
+    let Some((from, to)) = times.filter(|(from, to)| from <= to) else { return Ok(Some(Vec::new())) };
+    let request = AggregateRequest {
+        time: TimeRange::of_units(Some(from), Some(to), snapshot.schema().precision),
+        meta,
+        by_meta: true,
+        meta_groups: Some(Arc::new(ByMember(names.collect()))),
+        ..AggregateRequest::default()
+    };
+    let Ok(found) = snapshot.aggregate_guarded(&request, limits) else {
+        limits.deadline.check()?;
+        return Ok(None);
+    };
+    let metas = found.groups.column(0);
+    let document = |row: usize| {
+        let mut document = RawDocumentBuf::new();
+        if let Some(meta) = bson_of(&value_at(metas.as_ref(), row)) {
+            document.append(field.as_ref(), meta);
+        }
+        document
+    };
+    Ok(Some((0..metas.len()).map(document).collect()))
 }
 
 /// The aggregate that a figure is; nothing for a field that no measurement has.

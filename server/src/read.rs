@@ -224,7 +224,10 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
         Source::Measurements(snapshot) => {
             let query = Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned));
-            different(command, path, &mut Measurements::new(snapshot, query))?
+            match groups::metas_by(&snapshot, &query, path, &aggregate::limits(command))? {
+                Some(documents) => different(command, path, &mut List::new(documents))?,
+                None => different(command, path, &mut Measurements::new(snapshot, query))?,
+            }
         }
         Source::Missing => Vec::new(),
     };

@@ -222,6 +222,19 @@ async fn groups_are_the_same_from_aggregates_and_from_documents() {
             wire.run(&rawdoc! { "compact": "series" }).await;
         }
     }
+    let of_floors = rawdoc! { "m.floor": { "$gt": 0 } };
+    let of_times =
+        rawdoc! { "t": { "$gte": DateTime::from_millis(BEGIN + DAY), "$lt": DateTime::from_millis(BEGIN + 3 * DAY) } };
+    for key in ["m.site", "m.floor", "m.none", "m", "text"] {
+        for query in [&rawdoc! {}, &of_floors, &of_times, &rawdoc! { "ints": 7 }] {
+            let mut replies = Vec::new();
+            for collection in ["series", "plain"] {
+                replies.push(wire.run(&rawdoc! { "distinct": collection, "key": key, "query": query.clone() }).await);
+            }
+            let [series, plain] = [&replies[0], &replies[1]].map(|reply| reply.get_array("values").unwrap());
+            assert!(same(RawBsonRef::Array(series), RawBsonRef::Array(plain)), "{key} {query:?}: {series:?} {plain:?}");
+        }
+    }
     let inhibit = rawdoc! { "$_internalInhibitOptimization": {} };
     let mut errors = 0;
     for case in 0..cases {
