@@ -72,8 +72,8 @@ impl MetaGroups for ByMember {
     }
 }
 
-/// Documents that have, of what a query finds, nothing but the meta, with each value of a path into it; nothing if the path leads
-/// elsewhere or measurements must be looked at one by one.
+/// Documents with nothing but a meta: for each value that a path into the meta has among what a query finds, at least one. Nothing
+/// if the path leads elsewhere, or if measurements must be looked at one by one.
 pub(crate) fn metas_by(
     snapshot: &CollectionSnapshot,
     query: &Query,

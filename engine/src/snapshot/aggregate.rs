@@ -144,7 +144,7 @@ struct DirectoryWalk<'a, 's> {
     scan: BucketSelector<'s>,
     shape: Shape,
     by_meta: bool,
-    /// Values of which one bucket is enough each.
+    /// The values of a member of metas, if these are all that is asked for.
     wanted: Option<WantedValues<'s>>,
     metas: MetaNumbers,
 }

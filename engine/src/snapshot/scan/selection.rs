@@ -30,7 +30,7 @@ pub(in crate::snapshot) struct SelectedBucket {
 pub(in crate::snapshot) struct WantedValues<'a> {
     /// The names that lead to the member.
     path: &'a [String],
-    /// Values that a bucket has that is selected as a whole.
+    /// The values of buckets that were selected as a whole: no other bucket is needed for them.
     found: AHashSet<MetaKey>,
 }
 
@@ -179,8 +179,8 @@ impl<'a> BucketSelector<'a> {
         self.report.segments += u64::from(!selected.is_empty());
     }
 
-    /// Like [`BucketSelector::select`], but of the metas that have the same value at the wanted member only as many as it takes to
-    /// find a bucket that is selected as a whole.
+    /// Like [`BucketSelector::select`], but for each value of the wanted member it stops at the first bucket that is selected as a
+    /// whole.
     pub(in crate::snapshot) fn select_values(
         &mut self,
         segment: &Arc<Segment>,
