@@ -15,15 +15,15 @@ plant(1,'a replaced row stays',m,"""    pub(crate) fn put(&mut self, key: Bytes,
 plant(2,'a removed row stays',m,"""    pub(crate) fn remove(&mut self, key: &[u8], old: Option<Row>) -> Replaced {
         let marked = self.supersede(old);""","""    pub(crate) fn remove(&mut self, key: &[u8], old: Option<Row>) -> Replaced {
         let marked = self.supersede(old.filter(|_| !crate::plant(2)));""")
-plant(3,'a removal beside a seal leaves no trace',m,"match self.frozen.entries.contains_key(key) {","match !crate::plant(3) && self.frozen.entries.contains_key(key) {")
+plant(3,'a removal beside a seal leaves no trace',m,"        let is_below = match &self.group {","        let is_below = !crate::plant(3) && match &self.group {")
 plant(4,'a scan sees a document of the frozen part that was replaced',m,".filter(|(key, _)| !active.contains_key(*key));",".filter(|(key, _)| crate::plant(4) || !active.contains_key(*key));")
-plant(5,'a look-up prefers the frozen part',m,"match self.active.entries.get(key).or_else(|| self.frozen.entries.get(key)) {","match if crate::plant(5) { self.frozen.entries.get(key).or_else(|| self.active.entries.get(key)) } else { self.active.entries.get(key).or_else(|| self.frozen.entries.get(key)) } {")
-plant(6,'marks of the frozen part are forgotten by look-ups',m,"self.active.superseded.contains(&row) || self.frozen.superseded.contains(&row)","self.active.superseded.contains(&row) || (!crate::plant(6) && self.frozen.superseded.contains(&row))")
-plant(7,'marks of the frozen part are forgotten by scans',m,"        of(&self.active) | of(&self.frozen)","        if crate::plant(7) { of(&self.active) } else { of(&self.active) | of(&self.frozen) }")
+plant(5,'a look-up prefers the frozen part',m,"        match self.parts().find_map(|part| part.entries.get(key)) {","        let frozen = if crate::plant(5) { self.frozen.entries.get(key) } else { None };\n        match frozen.or_else(|| self.parts().find_map(|part| part.entries.get(key))) {")
+plant(6,'marks of the frozen part are forgotten by look-ups',m,"self.parts().any(|part| part.superseded.contains(&row))","self.parts().any(|part| part.superseded.contains(&row) && !(crate::plant(6) && std::ptr::eq(part, &self.frozen)))")
+plant(7,'marks of the frozen part are forgotten by scans',m,"        self.parts().map(of).fold(","        self.parts().filter(|part| !(crate::plant(7) && std::ptr::eq(*part, &self.frozen))).map(of).fold(")
 plant(8,'marks are forgotten by the seal after one that failed',m,"        self.frozen.superseded.extend(active.superseded.iter().copied());","        if !crate::plant(8) { self.frozen.superseded.extend(active.superseded.iter().copied()); }")
 plant(9,'documents are forgotten by the seal after one that failed',m,"            self.frozen.set(key.clone(), entry.clone());","            if !crate::plant(9) || !self.frozen.entries.contains_key(key) { self.frozen.set(key.clone(), entry.clone()); }")
 plant(10,'after a seal the log counts as not needed',m,"        self.oldest_seq = (!self.active.is_empty()).then_some(next_seq);","        self.oldest_seq = (!crate::plant(10) && !self.active.is_empty()).then_some(next_seq);")
-plant(11,'only the newest record counts as needed',m,"        self.oldest_seq.get_or_insert(seq);","        if crate::plant(11) { self.oldest_seq = Some(seq); } else { self.oldest_seq.get_or_insert(seq); }")
+plant(11,'only the newest record counts as needed',m,"        oldest.get_or_insert(seq);","        if crate::plant(11) { *oldest = Some(seq); } else { oldest.get_or_insert(seq); }")
 plant(12,'a seal drops what was written beside it',m,"        self.frozen = Part::default();\n        self.oldest_seq","        self.frozen = Part::default();\n        if crate::plant(12) { self.active = Part::default(); }\n        self.oldest_seq")
 s=D+'seal.rs'
 plant(13,'a seal without marks',s,"        ops.extend(removals(&collection, collection.memtable.frozen_superseded()));","        if !crate::plant(13) { ops.extend(removals(&collection, collection.memtable.frozen_superseded())); }")
@@ -93,7 +93,7 @@ plant(56,'a delete leaves what has expired','engine/src/db/operations.rs',"     
 i='engine/src/insert.rs'
 plant(57,'what a refused command did stays in memory',i,"            Err(_) => transaction.roll_back(),","            Err(_) => if !crate::plant(57) { transaction.roll_back() },")
 plant(58,'a command of a group does not see the one before it',i,"            Entry::Occupied(copy) => copy.into_mut(),","            Entry::Occupied(copy) => { let copy = copy.into_mut(); if crate::plant(58) { if let Some(present) = self.state.read().documents_by_id(collection) { *copy = (**present).clone(); } } copy },")
-plant(59,'a command is visible before it is durable',i,"        self.append(&mut log, &group)?;\n        let mut state","        if crate::plant(59) { for (id, copy) in &group.documents { if let Some(documents) = self.state.write().documents_by_id_mut(*id) { documents.memtable = copy.memtable.clone(); } } }\n        self.append(&mut log, &group)?;\n        let mut state")
+plant(59,'a command is visible before it is durable',i,"        self.append(&mut log, &group)?;\n        let documents","        if crate::plant(59) { for (id, copy) in &group.documents { if let Some(documents) = self.state.write().documents_by_id_mut(*id) { drop(Written::of(copy.clone()).apply(documents)); } } }\n        self.append(&mut log, &group)?;\n        let documents")
 plant(60,'the log does not keep _ts',D+'changes.rs',"                out.extend_from_slice(&stored.written.to_le_bytes());","                out.extend_from_slice(&(if crate::plant(60) { 0 } else { stored.written }).to_le_bytes());")
 e='engine/src/state.rs'
 plant(61,'the log is cut without regard to documents',e,"self.documents.values().filter_map(|d| d.memtable.oldest_seq());","self.documents.values().filter(|_| !crate::plant(61)).filter_map(|d| d.memtable.oldest_seq());")
