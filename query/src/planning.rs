@@ -179,6 +179,8 @@ fn passes_on_one_part(plan: &LogicalPlan) -> Result<bool> {
                     | LogicalPlan::Filter(_)
                     | LogicalPlan::Limit(_)
                     | LogicalPlan::SubqueryAlias(_)
+                    | LogicalPlan::Explain(_)
+                    | LogicalPlan::Analyze(_)
             ),
         })
     })?;

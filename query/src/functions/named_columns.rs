@@ -12,18 +12,20 @@ impl NamedColumns {
     /// `None` if the statement calls no such function, or may read columns without naming them.
     pub(crate) fn of(tokens: &[TokenWithSpan]) -> Option<NamedColumns> {
         let mut words = HashSet::new();
-        let mut before = None;
+        let (mut before, mut earlier) = (None, None);
         // For each parenthesis that is open, whether what is selected was said.
         let mut has_list = vec![false];
         for TokenWithSpan { token, .. } in tokens {
             match token {
                 Token::Mul if !multiplies(before) => return None,
+                Token::LParen if may_name_columns_by_place(earlier, before) => return None,
                 Token::LParen => has_list.push(false),
                 Token::RParen => drop(has_list.pop()),
                 Token::Word(word) => {
                     let has_list = has_list.last_mut()?;
                     match word.keyword {
-                        Keyword::NATURAL => return None,
+                        // These take columns that no word names.
+                        Keyword::NATURAL | Keyword::PIVOT | Keyword::UNPIVOT => return None,
                         Keyword::SELECT => *has_list = true,
                         Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => *has_list = false,
                         // FROM without SELECT reads all columns.
@@ -34,7 +36,7 @@ impl NamedColumns {
                 }
                 _ => {}
             }
-            before = Some(token);
+            (earlier, before) = (before, Some(token));
         }
         words.contains("rollup").then_some(NamedColumns(words))
     }
@@ -42,6 +44,16 @@ impl NamedColumns {
     pub(super) fn contains(&self, column: &str) -> bool {
         self.0.contains(&column.to_lowercase())
     }
+}
+
+/// Whether a parenthesis after these tokens may begin the list of names in `rollup(...) AS r(a, b)`.
+fn may_name_columns_by_place(earlier: Option<&Token>, before: Option<&Token>) -> bool {
+    let is_after_table = match earlier {
+        Some(Token::RParen) => true,
+        Some(Token::Word(word)) => word.keyword == Keyword::AS,
+        _ => false,
+    };
+    is_after_table && matches!(before, Some(Token::Word(_)))
 }
 
 /// Whether a star after this token can only be a product's.

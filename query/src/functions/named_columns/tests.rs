@@ -27,6 +27,10 @@ fn statements_that_name_their_columns_are_told_from_those_that_may_read_all() {
         "SELECT x FROM (FROM rollup('w', '1 day')) AS r",
         "SELECT 1 AS x UNION FROM rollup('w', '1 day')",
         "SELECT time FROM rollup('w', '1 day') NATURAL JOIN stations",
+        "SELECT time, park FROM rollup('w', '1 day') PIVOT (max(temp_max) FOR station IN ('park'))",
+        "SELECT time, v FROM rollup('w', '1 day') UNPIVOT (v FOR name IN (temp_min, temp_max))",
+        "SELECT a, b FROM rollup('w', '1 day') AS r(a, b, c)",
+        "SELECT a, b FROM rollup('w', '1 day') r (a, b, c)",
         "SELECT time, temp FROM w",
     ] {
         assert!(!named(text), "{text}");
