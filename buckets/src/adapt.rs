@@ -17,7 +17,11 @@ pub fn adapt(batch: &RecordBatch, to: &Schema) -> Result<RecordBatch, ArrowError
     adapt_to(batch, to.arrow())
 }
 
-pub(crate) fn adapt_to(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch, ArrowError> {
+/// [`adapt`] to those columns of the newer schema that `schema` has.
+///
+/// # Errors
+/// As [`adapt`].
+pub fn adapt_to(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch, ArrowError> {
     if batch.schema_ref().fields() == schema.fields() {
         return Ok(batch.clone());
     }

@@ -51,7 +51,7 @@ mod segment;
 mod time_units;
 mod window;
 
-pub use adapt::adapt;
+pub use adapt::{adapt, adapt_to};
 pub use arrow_input::batch_from_arrow;
 pub use bins::{Bins, RESULT_SUFFIXES, StoredField, result_schema, results_in_order, stored_columns};
 pub use chunk::{Chunk, ChunkBucket};

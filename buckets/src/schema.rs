@@ -2,6 +2,7 @@
 
 use crate::time_units::timestamp_type;
 use arrow::datatypes::{DataType, Field, Fields, Schema as ArrowSchema, SchemaRef};
+use arrow::error::ArrowError;
 use ebbtide_ttl::{Code, Precision, RuleError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -196,13 +197,35 @@ impl Schema {
     /// The canonical Arrow schema: time (never null), meta if its type is known, then the fields.
     #[must_use]
     pub fn arrow(&self) -> SchemaRef {
-        let mut fields = Vec::with_capacity(self.fields.len() + 2);
-        fields.push(Field::new(&self.time, timestamp_type(self.precision), false));
+        self.arrow_of(|_| true)
+    }
+
+    /// [`Schema::arrow`] with only some of the fields.
+    #[must_use]
+    pub fn arrow_of(&self, is_wanted: impl Fn(&str) -> bool) -> SchemaRef {
+        let mut fields = vec![Field::new(&self.time, timestamp_type(self.precision), false)];
         if let (Some(meta), Some(ty)) = (&self.meta, &self.meta_type) {
             fields.push(Field::new(meta, ty.arrow(self.precision), true));
         }
-        fields.extend(self.fields.iter().map(|(name, ty)| Field::new(name, ty.arrow(self.precision), true)));
+        let wanted = self.fields.iter().filter(|(name, _)| is_wanted(name));
+        fields.extend(wanted.map(|(name, ty)| Field::new(name, ty.arrow(self.precision), true)));
         Arc::new(ArrowSchema::new(fields))
+    }
+
+    /// The field of [`Schema::arrow`] for a column.
+    #[must_use]
+    pub fn arrow_field(&self, name: &str) -> Option<Field> {
+        Some(Field::new(name, self.field_type(name)?.arrow(self.precision), name != self.time))
+    }
+
+    /// [`Schema::arrow`] with these columns only, in this order.
+    ///
+    /// # Errors
+    /// If it has no such column.
+    pub fn arrow_columns(&self, columns: &[String]) -> Result<SchemaRef, ArrowError> {
+        let unknown = |name: &String| ArrowError::SchemaError(format!("no column '{name}' in the schema"));
+        let fields = columns.iter().map(|name| self.arrow_field(name).ok_or_else(|| unknown(name)));
+        Ok(Arc::new(ArrowSchema::new(fields.collect::<Result<Vec<_>, _>>()?)))
     }
 
     /// The names of the columns, in their order: the time, the meta if any measurement had one, and the fields.

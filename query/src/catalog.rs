@@ -5,6 +5,7 @@
 use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::documents::table::DocumentsTable;
+use crate::named_columns::NamedColumns;
 use crate::provider::CollectionTable;
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
@@ -69,7 +70,19 @@ impl StatementCatalog {
     pub(crate) fn new(context: &Arc<StatementContext>, tables: &Arc<SessionTables>) -> Self {
         let (context, tables) = (Arc::clone(context), Arc::clone(tables));
         let system = Arc::new(SystemTables { context: Arc::clone(&context) });
-        StatementCatalog { collections: Arc::new(Collections { context, tables }), system }
+        StatementCatalog { collections: Arc::new(Collections { context, tables, named: None }), system }
+    }
+
+    /// With only those columns of collections that the statement names. Workers read columns by their number among all.
+    pub(crate) fn naming(mut self, named: Option<Arc<NamedColumns>>) -> Self {
+        #[cfg(feature = "workers")]
+        let named = named.filter(|_| self.collections.context.workers().is_none());
+        if named.is_some() {
+            let Collections { context, tables, .. } = self.collections.as_ref();
+            let (context, tables) = (Arc::clone(context), Arc::clone(tables));
+            self.collections = Arc::new(Collections { context, tables, named });
+        }
+        self
     }
 
     pub(crate) fn version(context: &StatementContext, tables: &SessionTables) -> CatalogVersion {
@@ -142,6 +155,8 @@ pub(crate) fn start(state: &mut SessionState, context: &StatementContext) {
 struct Collections {
     context: Arc<StatementContext>,
     tables: Arc<SessionTables>,
+    /// The columns that collections have here; all if there is none.
+    named: Option<Arc<NamedColumns>>,
 }
 
 impl Collections {
@@ -169,7 +184,7 @@ impl SchemaProvider for Collections {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Ok(collection) = self.context.snapshot().collection(name) {
-            return Ok(Some(Arc::new(CollectionTable::new(&collection))));
+            return Ok(Some(Arc::new(CollectionTable::new(&collection, self.named.as_deref()))));
         }
         if let Ok(documents) = self.context.snapshot().documents(name) {
             return Ok(Some(Arc::new(DocumentsTable::new(&documents))));

@@ -36,6 +36,7 @@ mod filter_projections;
 mod frames;
 mod functions;
 mod leaf;
+mod named_columns;
 mod options;
 pub mod output;
 mod parsing;

@@ -118,9 +118,10 @@ impl Session {
         stack: usize,
         context: &Arc<StatementContext>,
     ) -> Result<Template, Failure> {
+        let tokens = &statement.tokens;
         let ParsedStatement { statement, headings } = parsing::parse(statement, stack, context)?;
         check_query(&statement)?;
-        let plan = self.state(context).statement_to_plan(statement).await?;
+        let plan = self.query_to_plan(statement, tokens, context).await?;
         Template::new(plan, headings, stack, self.catalog_version(context))
     }
 }

@@ -7,6 +7,7 @@ use crate::context::StatementContext;
 use crate::dml::DeleteSink;
 use crate::error::external;
 use crate::exec::BucketScanExec;
+use crate::named_columns::NamedColumns;
 use crate::scan_spec::{PlannedCollection, ScanSpec, collection_in};
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, UInt64Array};
@@ -26,8 +27,9 @@ pub(crate) struct CollectionTable {
 }
 
 impl CollectionTable {
-    pub(crate) fn new(snapshot: &CollectionSnapshot) -> Self {
-        CollectionTable { planned: PlannedCollection::new(snapshot) }
+    /// A collection with those of its columns that a statement names, or with all.
+    pub(crate) fn new(snapshot: &CollectionSnapshot, named: Option<&NamedColumns>) -> Self {
+        CollectionTable { planned: PlannedCollection::new(snapshot, named) }
     }
 
     /// What a scan of these columns with these filters asks the engine for.

@@ -1,6 +1,7 @@
 //! What a statement asks the engine for: columns of a collection, with the filters that the engine applies.
 
 use crate::error::external;
+use crate::named_columns::NamedColumns;
 use crate::pushdown::PushdownRules;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::Session;
@@ -28,14 +29,15 @@ pub(crate) struct ScanSpec {
 pub(crate) struct PlannedCollection {
     pub(crate) name: String,
     pub(crate) schema: Arc<Schema>,
-    /// [`table_schema`] of `schema`.
+    /// The columns that plans may use: all of them ([`table_schema`]), or those that the statement names.
     pub(crate) arrow: SchemaRef,
 }
 
 impl PlannedCollection {
-    pub(crate) fn new(snapshot: &CollectionSnapshot) -> Self {
+    pub(crate) fn new(snapshot: &CollectionSnapshot, named: Option<&NamedColumns>) -> Self {
         let schema = Arc::clone(snapshot.schema());
-        PlannedCollection { name: snapshot.name().to_owned(), arrow: table_schema(&schema), schema }
+        let arrow = with_meta(&schema, schema.arrow_of(|field| named.is_none_or(|named| named.contains(field))));
+        PlannedCollection { name: snapshot.name().to_owned(), arrow, schema }
     }
 
     pub(crate) fn rules(&self) -> PushdownRules<'_> {
@@ -132,7 +134,11 @@ fn cutoffs(c: &CollectionSnapshot) -> Vec<String> {
 
 /// The columns of a collection: those of its schema, and the meta field even while no value has given it a type.
 pub(crate) fn table_schema(schema: &Schema) -> SchemaRef {
-    let arrow = schema.arrow();
+    with_meta(schema, schema.arrow())
+}
+
+/// Adds the meta field while it has no type.
+fn with_meta(schema: &Schema, arrow: SchemaRef) -> SchemaRef {
     let (Some(meta), None) = (&schema.meta, &schema.meta_type) else { return arrow };
     let mut fields = arrow.fields().to_vec();
     fields.insert(1, Arc::new(Field::new(meta, DataType::Null, true)));

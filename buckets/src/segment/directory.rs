@@ -12,6 +12,7 @@ use crate::meta::MetaKey;
 use crate::window::Window;
 use bytes::Bytes;
 use ebbtide_ttl::Value;
+use memchr::memmem;
 use roaring::RoaringBitmap;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -216,6 +217,27 @@ impl Directory {
     #[must_use]
     pub fn posting(&self, path: &[&str], value: &Value) -> Option<RoaringBitmap> {
         self.postings()?.get(path, value)
+    }
+
+    /// The ordinals of the metas whose bytes have those of a scalar in them: all that are the scalar or have it in a member or list,
+    /// at any depth, and perhaps others. One pass over the bytes of all metas.
+    #[must_use]
+    pub fn metas_containing(&self, value: &Value) -> RoaringBitmap {
+        let value = MetaKey::of(value);
+        let finder = memmem::Finder::new(value.as_bytes());
+        let mut found = RoaringBitmap::new();
+        let mut from = 0;
+        while let Some(at) = finder.find(&self.meta_bytes[from..]) {
+            let at = from + at;
+            let meta = self.meta_ends.partition_point(|end| *end as usize <= at);
+            let end = self.meta_ends.get(meta).map_or(self.meta_bytes.len(), |end| *end as usize);
+            // What begins in one meta and ends in the next is none of either; another place may begin inside it.
+            from = if at + value.as_bytes().len() <= end { end } else { at + 1 };
+            if from == end {
+                found.extend(u32::try_from(meta));
+            }
+        }
+        found
     }
 
     /// For each scalar at a path of member names the ordinals of the metas that have it, as of [`Directory::posting`].

@@ -231,13 +231,9 @@ impl SegmentReader {
         let inner = &self.0;
         let invalid = |message: String| SegmentError::new(&inner.name, 0, message);
         self.check_ranges(ranges)?;
-        let arrow = schema.arrow();
-        let mut target = Vec::with_capacity(columns.len());
+        let target = schema.arrow_columns(columns).map_err(|e| invalid(e.to_string()))?;
         let mut present: Vec<(String, FieldType)> = Vec::with_capacity(columns.len());
         for name in columns {
-            let field =
-                arrow.field_with_name(name).map_err(|_| invalid(format!("no column '{name}' in the schema")))?;
-            target.push(field.clone());
             if let Some(ty) = inner.schema.field_type(name) {
                 present.push((name.clone(), ty.clone()));
             }
@@ -254,7 +250,7 @@ impl SegmentReader {
             source,
             failed,
             present,
-            target: Arc::new(ArrowSchema::new(target)),
+            target,
             rows_left: rows,
             batch_rows: batch_rows.max(1),
         })

@@ -3,10 +3,9 @@
 use super::of_collection::Archive;
 use super::{ArchiveFetched, ArchivePart, ArchivePlace, ArchiveRead, ArchivedBounds, ArchivedFile};
 use crate::error::{Error, Result};
-use crate::snapshot::scan::project;
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{Schema, adapt};
+use ebbtide_buckets::{Schema, adapt_to};
 use ebbtide_ttl::{Code, Value};
 use std::sync::Arc;
 
@@ -63,8 +62,8 @@ impl ArchivedUnit {
     /// [`Code::HostUnreachable`] if the place cannot be read.
     pub fn read(&self) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + use<>> {
         let batches = self.place.read(&self.file, &self.read).map_err(unreachable)?;
-        let (schema, columns) = (Arc::clone(&self.read.schema), Arc::clone(&self.columns));
-        Ok(batches.map(move |batch| project(&adapt(&batch.map_err(unreachable)?, &schema)?, &columns)))
+        let columns = self.read.schema.arrow_columns(&self.columns)?;
+        Ok(batches.map(move |batch| Ok(adapt_to(&batch.map_err(unreachable)?, Arc::clone(&columns))?)))
     }
 }
 

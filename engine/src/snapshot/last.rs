@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchO
 use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use ebbtide_buckets::{
-    Chunk, FieldType, MetaKey, Numbers, Schema, SegmentReader, adapt, column_of_keys, time_values, times, to_number,
+    Chunk, FieldType, MetaKey, Numbers, Schema, SegmentReader, adapt_to, column_of_keys, time_values, times, to_number,
     to_usize,
 };
 use std::sync::Arc;
@@ -108,9 +108,7 @@ impl CollectionSnapshot {
         chunks: &[&Arc<Chunk>],
     ) -> Result<RecordBatch> {
         let schema = &self.state.schema;
-        let arrow = schema.arrow();
-        let indices = columns.iter().map(|c| arrow.index_of(c)).collect::<std::result::Result<Vec<_>, _>>()?;
-        let target: SchemaRef = Arc::new(arrow.project(&indices)?);
+        let target = schema.arrow_columns(columns)?;
         let mut by_source: Vec<Vec<(Best, u32)>> = vec![Vec::new(); sealed.len() + chunks.len()];
         for (number, best) in (0_u32..).zip(&newest.best) {
             if let Some(best) = best {
@@ -126,7 +124,7 @@ impl CollectionSnapshot {
                 Some(sealed) => rows_of(sealed, &target, schema, &picks, &newest.metas.keys)?,
                 None => {
                     let rows: UInt32Array = picks.iter().map(|(best, _)| Some(best.row)).collect();
-                    let batch = adapt(&chunks[source - sealed.len()].batch, schema)?.project(&indices)?;
+                    let batch = adapt_to(&chunks[source - sealed.len()].batch, Arc::clone(&target))?;
                     match batch.num_columns() {
                         0 => of_columns(&target, Vec::new(), rows.len())?,
                         _ => take_record_batch(&batch, &rows)?,

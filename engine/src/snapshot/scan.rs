@@ -12,8 +12,7 @@ use crate::segment::Segment;
 use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
-use arrow::error::ArrowError;
-use ebbtide_buckets::{Chunk, Schema, SegmentReader, adapt, time_values};
+use ebbtide_buckets::{Chunk, Schema, SegmentReader, adapt_to, time_values};
 use selection::{BucketSelector, SelectedBucket};
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -91,8 +90,7 @@ impl ScanUnit {
     pub fn read(&self) -> Result<Batches> {
         match &self.source {
             Source::Open { chunk, rows } => {
-                let batch = adapt(&chunk.batch, &self.schema)?;
-                let batch = project(&batch, &self.columns)?;
+                let batch = adapt_to(&chunk.batch, self.schema.arrow_columns(&self.columns)?)?;
                 let batch = match rows {
                     Some(rows) => take(&batch, rows)?,
                     None => batch,
@@ -141,12 +139,6 @@ fn keep(
     let mask = BooleanArray::from(values.iter().map(keeps).collect::<Vec<bool>>());
     hidden.fetch_add(expired, Ordering::Relaxed);
     Ok(filter_record_batch(&batch.project(wanted)?, &mask)?)
-}
-
-pub(crate) fn project(batch: &RecordBatch, columns: &[String]) -> Result<RecordBatch> {
-    let schema = batch.schema();
-    let at: Result<Vec<usize>, ArrowError> = columns.iter().map(|c| schema.index_of(c)).collect();
-    Ok(batch.project(&at?)?)
 }
 
 fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {

@@ -236,10 +236,12 @@ impl<'a> Windows<'a> {
         let Work { scan, node: EngineAggregate { spec, order, .. }, .. } = self.work;
         let (time, meta) = (scan.request.time, scan.request.meta.clone());
         let request = AggregateRequest { time, meta, ..spec.request.clone() };
-        let (precision, stored) = (scan.snapshot.schema().precision, scan.snapshot.time_range());
-        let (Some(bins), Some(width), Some(order), Some(stored)) = (self.bins, self.work.width(), order, stored) else {
+        let (Some(bins), Some(width), Some(order)) = (self.bins, self.work.width(), order) else {
             return (request, true);
         };
+        // Looks at every open bucket.
+        let Some(stored) = scan.snapshot.time_range() else { return (request, true) };
+        let precision = scan.snapshot.schema().precision;
         self.bins = bins.checked_mul(FURTHER);
         let ((first, last), stored) = (time.units(precision), TimeRange::from(stored.0..=stored.1).units(precision));
         let (first, last) = (first.max(stored.0), last.min(stored.1));

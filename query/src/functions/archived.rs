@@ -33,7 +33,7 @@ impl TableFunctionImpl for Archived {
                 "collection '{name}' has no archive: ALTER COLLECTION {name} EXPIRE AFTER 30 DAYS INTO 'URL' gives it one"
             );
         }
-        Ok(Arc::new(CallTable(ArchivedCall(CollectionTable::new(&snapshot)))))
+        Ok(Arc::new(CallTable(ArchivedCall(CollectionTable::new(&snapshot, None)))))
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Expired;
 impl TableFunctionImpl for Expired {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let snapshot = only_collection(&args, "expired")?;
-        let all = CollectionTable::new(&snapshot);
+        let all = CollectionTable::new(&snapshot, None);
         let columns = all.schema();
         if let Some(field) = [EXPIRED_AT, EXPIRED_BY].into_iter().find(|f| columns.index_of(f).is_ok()) {
             let name = snapshot.name();

@@ -26,7 +26,7 @@ pub(super) struct Latest;
 impl TableFunctionImpl for Latest {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let snapshot = only_collection(&args, "latest")?;
-        Ok(Arc::new(CallTable(LatestCall(CollectionTable::new(&snapshot)))))
+        Ok(Arc::new(CallTable(LatestCall(CollectionTable::new(&snapshot, None)))))
     }
 }
 

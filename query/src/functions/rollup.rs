@@ -1,9 +1,9 @@
 //! `rollup('collection', '10 minutes')`: what the bins of a ladder show.
 
-use super::NamedColumns;
 use super::table::{Batches, Call, CallTable, Rows, collection, text_argument};
 use crate::context::StatementContext;
 use crate::error::external;
+use crate::named_columns::NamedColumns;
 use crate::pushdown::PushdownRules;
 use crate::scan_spec::collection_in;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};

@@ -4,7 +4,7 @@
 use super::Session;
 use crate::catalog::StatementCatalog;
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
-use crate::functions::NamedColumns;
+use crate::named_columns::NamedColumns;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{CatalogProvider, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
@@ -32,26 +32,25 @@ impl Session {
         tokens: &[TokenWithSpan],
         context: &Arc<StatementContext>,
     ) -> Result<LogicalPlan> {
-        let config = context.config();
         if let Some(named) = NamedColumns::of(tokens) {
-            let config = config.clone().with_extension(Arc::new(named));
             // An error about a name says which others there are.
-            if let Ok(plan) = self.plan_with(statement.clone(), &config, context).await {
+            if let Ok(plan) = self.plan_with(statement.clone(), Some(Arc::new(named)), context).await {
                 return Ok(plan);
             }
         }
-        self.plan_with(statement, &config, context).await
+        self.plan_with(statement, None, context).await
     }
 
     async fn plan_with(
         &self,
         statement: DfStatement,
-        config: &SessionConfig,
+        named: Option<Arc<NamedColumns>>,
         context: &Arc<StatementContext>,
     ) -> Result<LogicalPlan> {
+        let config = &context.config();
         let normalizes = config.options().sql_parser.enable_ident_normalization;
         let (references, _) = resolve_table_references(&statement, normalizes)?;
-        let catalog = StatementCatalog::new(context, &self.tables);
+        let catalog = StatementCatalog::new(context, &self.tables).naming(named.clone());
         let mut tables = HashMap::with_capacity(references.len());
         for reference in references {
             let name = resolved(reference, config.options());
@@ -67,7 +66,7 @@ impl Session {
         }
         let session = self.context.state_ref();
         let state = session.read();
-        let lookup = Lookup { session: self, state: &state, context, config, options: config.options(), tables };
+        let lookup = Lookup { session: self, state: &state, context, config, options: config.options(), tables, named };
         SqlToRel::new_with_options(&lookup, parser_options(config.options())).statement_to_plan(statement)
     }
 }
@@ -97,6 +96,7 @@ struct Lookup<'a> {
     config: &'a SessionConfig,
     options: &'a ConfigOptions,
     tables: HashMap<ResolvedTableReference, Arc<dyn TableSource>>,
+    named: Option<Arc<NamedColumns>>,
 }
 
 impl ContextProvider for Lookup<'_> {
@@ -108,7 +108,10 @@ impl ContextProvider for Lookup<'_> {
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self.state.table_functions().get(name);
         let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
-        let state = self.session.planning.without_functions(self.context, self.config);
+        let mut state = self.session.planning.without_functions(self.context, self.config);
+        if let Some(named) = &self.named {
+            state.config_mut().set_extension(Arc::clone(named));
+        }
         let simplify = SimplifyContext::builder()
             .with_config_options(Arc::clone(state.config_options()))
             .with_query_execution_start_time(state.execution_props().query_execution_start_time)

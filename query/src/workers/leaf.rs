@@ -131,7 +131,7 @@ impl SharedScanExec {
     pub(super) fn of_asked(asked: Asked, share: Option<Share>, state: &dyn Session) -> Result<SharedScanExec> {
         let context = StatementContext::of(state.config())?;
         let collection = context.snapshot().collection(&asked.collection).map_err(external)?;
-        let table = CollectionTable::new(&collection);
+        let table = CollectionTable::new(&collection, None);
         let mut spec = table.spec(state, asked.projection.as_ref(), &asked.filters)?;
         if let Some(share) = share.as_ref().filter(|_| asked.reads != Reads::Archived) {
             spec.snapshot = spec.snapshot.part(&share.segments, share.is_first()).map_err(external)?;

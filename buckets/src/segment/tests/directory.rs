@@ -1,10 +1,12 @@
 //! The directory against the rows that it is about.
 
 use super::*;
+use crate::segment::directory::{Entry, decode, encode};
 use crate::{Numbers, Window, keys_of_column, times, value_at};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int64Type};
 use ebbtide_ttl::in_range;
+use proptest::prelude::*;
 
 fn metas(directory: &crate::Directory) -> Vec<MetaKey> {
     (0..directory.meta_count()).map(|meta| directory.meta(meta)).collect()
@@ -159,6 +161,10 @@ fn postings_find_the_metas_with_a_value() {
         assert_eq!(got, wanted(&path, &value), "{path:?} {value:?}");
     }
     assert!(directory.posting(&["site", "id"], &Value::from("s1")).is_none());
+    for id in ["s1", "s39", "s4", "s", "s40"] {
+        let found: Vec<u32> = directory.metas_containing(&Value::from(id)).iter().collect();
+        assert_eq!(found, wanted(&["site", "id"], &Value::from(id)), "{id}");
+    }
     assert!(directory.posting(&["site"], &Value::Null).is_none());
     assert_eq!(
         value_at(
@@ -167,6 +173,32 @@ fn postings_find_the_metas_with_a_value() {
         ),
         directory.meta(0).value()
     );
+}
+
+proptest! {
+    #[test]
+    fn metas_containing_a_value_are_those_whose_bytes_have_it_within_one_meta(
+        bytes in prop::collection::btree_set(
+            prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(6), Just(7), Just(255)], 0..6), 1..40,
+        ),
+        value in prop_oneof![
+            any::<bool>().prop_map(Value::Bool),
+            prop::collection::vec(prop_oneof![Just(0_u8), Just(6), Just(7)], 0..3).prop_map(Value::Binary),
+        ],
+    ) {
+        // Metas that end in what begins the value, as no others do.
+        let mut metas: Vec<MetaKey> = bytes.into_iter().map(|bytes| MetaKey::of(&Value::Binary(bytes))).collect();
+        metas.extend([false, true].map(|flag| MetaKey::of(&Value::Bool(flag))));
+        metas.sort();
+        let window = Window { start: 0, end: 10 };
+        let entry = |meta: &MetaKey| Entry { meta: meta.clone(), window, first: 0, last: 5, rows: 1, out_of_range: 0 };
+        let entries: Vec<Entry> = metas.iter().map(entry).collect();
+        let directory = decode(&encode(&entries, &[], false, &[]).unwrap(), 0).unwrap();
+        let needle = MetaKey::of(&value);
+        let has = |meta: &MetaKey| meta.as_bytes().windows(needle.as_bytes().len()).any(|part| part == needle.as_bytes());
+        let wanted: Vec<u32> = (0..).zip(&metas).filter(|(_, meta)| has(meta)).map(|(at, _)| at).collect();
+        prop_assert_eq!(directory.metas_containing(&value).iter().collect::<Vec<_>>(), wanted);
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use crate::segment::{Classes, Segment, ordinal_number};
 use crate::snapshot::CollectionSnapshot;
 use crate::snapshot::row_filter::{RowFilter, Selection, StoredRange};
 use ahash::AHashSet;
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::kernels::cmp::eq;
 use ebbtide_buckets::{
     BoundsCheck, Chunk, ChunkBucket, FieldType, MetaKey, Schema, SegmentReader, column_of_keys, keys_of_column, times,
 };
@@ -59,6 +61,26 @@ impl<'a> WantedValues<'a> {
         }
         Some(keys_of_column(Some(column), chunk.batch.num_rows()))
     }
+}
+
+/// Up to this many values of a member are looked for among the bytes of metas, each in a pass of its own.
+const SOUGHT_MAX: usize = 8;
+
+/// The rows of a chunk that may have one of some values in a member of their metas; `None` if that is not known.
+fn rows_having(chunk: &Chunk, schema: &Schema, path: &[String], values: &[Value]) -> Option<BooleanBuffer> {
+    let column = member_column(chunk, schema, path)?.as_string_view_opt()?;
+    let rows_of = |value: &Value| match value {
+        Value::String(text) => Some(eq(column, &StringViewArray::new_scalar(text)).ok()?.values().clone()),
+        _ => None,
+    };
+    let rows = values.iter().take(SOUGHT_MAX + 1).map(rows_of).collect::<Option<Vec<_>>>()?;
+    if rows.len() > SOUGHT_MAX { None } else { rows.into_iter().reduce(|a, b| &a | &b) }
+}
+
+/// The values of a member of metas in the rows of a chunk, with anything at all where the object that it is a member of is null.
+fn member_column<'c>(chunk: &'c Chunk, schema: &Schema, path: &[String]) -> Option<&'c ArrayRef> {
+    let meta = chunk.batch.column_by_name(schema.meta.as_ref()?)?;
+    path.iter().try_fold(meta, |column, name| column.as_struct_opt()?.column_by_name(name))
 }
 
 /// Selects the buckets that a request asks for, and reports what it leaves out.
@@ -149,7 +171,8 @@ impl<'a> BucketSelector<'a> {
         let metas = metas.unwrap_or_else(|_| (0..reader.directory().meta_count()).collect());
         let bounds = self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max));
         let field_bounds = BoundsCheck::new(reader.directory(), bounds);
-        let mut selected = Vec::new();
+        let all = if self.request.meta.is_none() { segment.live().buckets as usize } else { 0 };
+        let mut selected = Vec::with_capacity(all);
         let mut examined = 0;
         for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas) {
             examined += 1;
@@ -269,7 +292,8 @@ impl<'a> BucketSelector<'a> {
                 }
                 false => {
                     let postings: Option<Vec<_>> = values.iter().map(|value| directory.posting(&path, value)).collect();
-                    postings.map(|postings| postings.union())
+                    let sought = || values.iter().map(|value| directory.metas_containing(value)).collect::<Vec<_>>();
+                    postings.or_else(|| (values.len() <= SOUGHT_MAX).then(sought)).map(MultiOps::union)
                 }
             };
             found = match (found, having) {
@@ -323,9 +347,17 @@ impl<'a> BucketSelector<'a> {
         may_be_wanted: impl Fn(&ChunkBucket) -> bool,
     ) -> Result<Vec<(usize, Cow<'c, [u32]>)>> {
         let state = &self.snapshot.state;
-        let is_named = |key: &MetaKey| self.named.as_ref().is_none_or(|named| named.contains(key));
-        let buckets: Vec<_> =
-            chunk.buckets.iter().enumerate().filter(|(_, b)| is_named(&b.id.meta) && may_be_wanted(b)).collect();
+        let candidates = self.request.meta.iter().flat_map(|filter| filter.candidates());
+        let members = candidates.filter(|(path, _)| !path.is_empty());
+        let having = members.filter_map(|(path, values)| rows_having(chunk, &state.schema, path, values));
+        let having = having.reduce(|a, b| &a & &b);
+        let is_named = |bucket: &ChunkBucket| {
+            let has = |rows: &BooleanBuffer| bucket.rows.first().is_some_and(|row| rows.value(*row as usize));
+            having.as_ref().is_none_or(has) && self.named.as_ref().is_none_or(|named| named.contains(&bucket.id.meta))
+        };
+        let none = having.as_ref().is_some_and(|rows| !rows.has_true());
+        let all = if none { &[] } else { chunk.buckets.as_slice() };
+        let buckets: Vec<_> = all.iter().enumerate().filter(|(_, b)| is_named(b) && may_be_wanted(b)).collect();
         self.report.buckets_pruned += (chunk.buckets.len() - buckets.len()) as u64;
         if buckets.is_empty() {
             return Ok(Vec::new());
