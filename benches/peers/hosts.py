@@ -2,12 +2,13 @@
 
     VENV/bin/python benches/peers/hosts.py --program target/release/ebbtide
 
-Needs psycopg[binary] and pyarrow, and `victoria-metrics` installed. By default 100,000 hosts x 10 integer fields, which are a million
+Needs adbc-driver-flightsql, psycopg[binary] and pyarrow, and `victoria-metrics` installed. By default 100,000 hosts x 10 integer fields, which are a million
 series of VictoriaMetrics, with six rounds of one row each that are ten seconds apart (`--hosts`, `--rounds`), each host with a region and
 a rack, as line protocol in requests of 5,000 lines on one connection. Ebbtide's rows are durable before the reply, VictoriaMetrics does
 not sync them. Memory is that of the process after the last request. Then, with everything in memory or not as it is, the first time of
 each in the running server: the last point of all, one series' rows, the distinct regions; and one series in a server that has just
-started. Numbers and sums must agree.
+started. Ebbtide is asked through PostgreSQL's protocol, whose driver makes Python objects of every value, and for the last points
+also through Flight SQL. Numbers and sums must agree.
 """
 
 import http.client
@@ -18,6 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlencode
+
+import adbc_driver_flightsql.dbapi as flight
+import pyarrow.compute as pc
 
 from program import Ebbtide, Report, Server, memory, options, size, timed
 from servers import Victoria
@@ -93,6 +97,13 @@ class Ours:
         found = self.server.ask("SELECT f0, * FROM latest('cpu')")
         return len(found) * FIELDS, sum(row[0] for row in found)
 
+    def last_as_arrow(self):
+        address = f"grpc://127.0.0.1:{self.server.ports['http']}"
+        with flight.connect(address, autocommit=True) as db, db.cursor() as cursor:
+            cursor.execute("SELECT * FROM latest('cpu')")
+            found = cursor.fetch_arrow_table()
+        return found.num_rows * FIELDS, pc.sum(found["f0"]).as_py()
+
     def series(self):
         return FIELDS * len(self.server.ask("SELECT * FROM cpu WHERE tags.host = 'h777'"))
 
@@ -149,6 +160,9 @@ def main():
                     found = measure(report, engine, what, at.process, lambda ask=ask, at=at: ask(at))
                     if found != want:
                         raise SystemExit(f"{what}: {engine} finds {found}, not {want}")
+            ours_now = running["Ebbtide"]
+            found = measure(report, "Ebbtide", "last points as Arrow", ours_now.process, ours_now.last_as_arrow)
+            assert found == (args.hosts * FIELDS, last), found
             for engine, at in running.items():
                 at.close()
                 running[engine] = at = start(engine)

@@ -4,6 +4,7 @@
 //! effective rule does not hide `t`. Whether a sweep has run makes no difference in mode `exact`.
 
 mod aggregate;
+mod cache_share;
 mod expired;
 pub(crate) mod holds;
 mod ladders;

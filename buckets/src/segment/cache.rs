@@ -2,12 +2,12 @@
 
 use crate::keyed::StoredDocument;
 use arrow::array::{Array, ArrayRef};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Columns of open segments in blocks of rows, decoded, and single documents, under one budget of bytes. What was
-/// used stays; what was not used while half of the budget was filled is dropped.
+/// used stays; what was not used while [`BlockCache::room`] was filled is dropped.
 #[derive(Debug)]
 pub struct BlockCache {
     bytes_max: usize,
@@ -59,14 +59,18 @@ impl Kept {
     }
 }
 
-type Blocks = HashMap<Key, Kept, ahash::RandomState>;
+/// How many generations share the budget.
+const GENERATIONS: usize = 8;
 
-/// Two generations: what is used in the older one moves to the recent one, which becomes the older one when it is full.
+/// From the newest to the oldest: what is used moves to the newest, a new one begins when that has its share of the budget, and
+/// the oldest is dropped.
 #[derive(Debug, Default)]
-struct Generations {
-    recent: Blocks,
-    recent_bytes: usize,
-    older: Blocks,
+struct Generations(VecDeque<Generation>);
+
+#[derive(Debug, Default)]
+struct Generation {
+    kept: HashMap<Key, Kept, ahash::RandomState>,
+    bytes: usize,
 }
 
 impl BlockCache {
@@ -77,10 +81,10 @@ impl BlockCache {
         BlockCache { bytes_max, segments, hasher, generations: Mutex::default() }
     }
 
-    /// The budget.
+    /// As many bytes as can be read again and again with every read finding all of them.
     #[must_use]
-    pub fn bytes_max(&self) -> usize {
-        self.bytes_max
+    pub fn room(&self) -> usize {
+        self.bytes_max - self.bytes_max / GENERATIONS
     }
 
     /// A number for a segment that is opened.
@@ -126,10 +130,7 @@ impl BlockCache {
         let gone = {
             let mut generations = self.lock();
             generations.keep(key, kept);
-            match generations.recent_bytes * 2 > self.bytes_max {
-                true => generations.grow_old(),
-                false => Blocks::default(),
-            }
+            generations.shrink_to(self.bytes_max)
         };
         drop(gone); // Outside of the lock.
     }
@@ -141,25 +142,52 @@ impl BlockCache {
 
 impl Generations {
     fn get(&mut self, key: Key) -> Option<Kept> {
-        if let Some(kept) = self.recent.get(&key) {
+        let (newest, older) = self.0.make_contiguous().split_first_mut()?;
+        if let Some(kept) = newest.kept.get(&key) {
             return Some(kept.clone());
         }
-        let kept = self.older.remove(&key)?;
-        self.keep(key, kept.clone());
+        let kept = older.iter_mut().find_map(|generation| generation.take(key))?;
+        newest.add(key, kept.clone());
         Some(kept)
     }
 
     fn keep(&mut self, key: Key, kept: Kept) {
-        self.recent_bytes += kept.bytes();
-        if let Some(before) = self.recent.insert(key, kept) {
-            self.recent_bytes -= before.bytes();
+        if self.0.is_empty() {
+            self.0.push_front(Generation::default());
+        }
+        for generation in &mut self.0 {
+            generation.take(key);
+        }
+        if let Some(newest) = self.0.front_mut() {
+            newest.add(key, kept);
         }
     }
 
-    /// Drops the older generation.
-    fn grow_old(&mut self) -> Blocks {
-        self.recent_bytes = 0;
-        std::mem::replace(&mut self.older, std::mem::take(&mut self.recent))
+    /// Begins a generation if the newest has its share of the budget, and removes the oldest until the others are within it.
+    fn shrink_to(&mut self, bytes_max: usize) -> Vec<Generation> {
+        if self.0.front().is_some_and(|newest| newest.bytes > bytes_max / GENERATIONS) {
+            self.0.push_front(Generation::default());
+        }
+        let mut gone = Vec::new();
+        while self.0.len() > GENERATIONS || self.0.iter().map(|generation| generation.bytes).sum::<usize>() > bytes_max
+        {
+            gone.extend(self.0.pop_back());
+        }
+        gone
+    }
+}
+
+impl Generation {
+    /// Adds what it does not have.
+    fn add(&mut self, key: Key, kept: Kept) {
+        self.bytes += kept.bytes();
+        self.kept.insert(key, kept);
+    }
+
+    fn take(&mut self, key: Key) -> Option<Kept> {
+        let kept = self.kept.remove(&key)?;
+        self.bytes -= kept.bytes();
+        Some(kept)
     }
 }
 

@@ -111,6 +111,14 @@ impl SegmentReader {
         SegmentReader(self.0, Some((cache.clone(), cache.number())))
     }
 
+    /// The approximate bytes of a row of some columns in the cache; other columns are not cached.
+    #[must_use]
+    pub fn cached_row_bytes<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> u64 {
+        let schema = self.0.metadata.schema();
+        let width = |name| schema.field_with_name(name).ok()?.data_type().primitive_width();
+        columns.into_iter().filter_map(width).map(|width| width as u64).sum()
+    }
+
     /// The same segment without the cache, for readers that read everything once.
     #[must_use]
     pub fn without_cache(self) -> SegmentReader {

@@ -133,10 +133,9 @@ impl<C: Content> SegmentFile<C> {
         Ok(opened)
     }
 
-    /// Whether the cache of columns has room for this number of rows and columns. Reading more through the cache would only
-    /// evict what other queries need.
-    pub(crate) fn cache_holds(&self, rows: u64, columns: usize) -> bool {
-        rows.saturating_mul(columns as u64).saturating_mul(8) <= self.cache.columns().bytes_max() as u64
+    /// As many bytes as the cache of columns can keep of one read.
+    pub(crate) fn cache_room(&self) -> u64 {
+        self.cache.columns().room() as u64
     }
 
     /// The budget for directories, in bytes.

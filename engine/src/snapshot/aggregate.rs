@@ -13,6 +13,7 @@ pub use guard::AggregateGuard;
 pub use request::{Aggregate, AggregateRequest, MetaGroups};
 
 use super::CollectionSnapshot;
+use super::cache_share::CacheShare;
 use super::meta_numbers::MetaNumbers;
 use super::scan::selection::{BucketSelector, SelectedBucket, WantedValues};
 use super::scan::{ScanReport, ScanRequest};
@@ -291,9 +292,17 @@ impl Round<'_> {
     /// The units of work for what is left to read.
     fn units(&self, shape: &Shape, metas: &MetaNumbers) -> Result<Vec<Unit>> {
         let mut units = Vec::new();
-        let rows: u64 = self.rest.iter().flat_map(|rest| &rest.found).map(|found| found.bounds.rows).sum();
+        let bytes_of = |rest: &PendingSegment<'_>| {
+            let rows = rest.found.iter().map(|found| found.bounds.rows).sum::<u64>();
+            let schema = rest.reader.schema();
+            let columns = shape.fields.iter().map(|field| field.name.as_str()).chain([schema.time.as_str()]);
+            rows.saturating_mul(rest.reader.cached_row_bytes(columns))
+        };
+        let bytes = self.rest.iter().map(bytes_of).fold(0, u64::saturating_add);
+        let mut share = None;
         for rest in &self.rest {
-            let reader = match rest.segment.file.cache_holds(rows, shape.fields.len() + 1) {
+            let share = share.get_or_insert_with(|| CacheShare::new(bytes, rest.segment.file.cache_room()));
+            let reader = match share.takes(bytes_of(rest)) {
                 true => rest.reader.clone(),
                 false => rest.reader.clone().without_cache(),
             };

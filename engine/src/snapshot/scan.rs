@@ -6,6 +6,7 @@ pub(super) mod selection;
 pub use request::{FieldBound, MetaFilter, ScanReport, ScanRequest};
 
 use super::CollectionSnapshot;
+use super::cache_share::CacheShare;
 use super::row_filter::RowFilter;
 use crate::error::{Error, Result};
 use crate::segment::Segment;
@@ -32,6 +33,8 @@ pub struct ScanUnit {
     schema: Arc<Schema>,
     rows: u64,
     exact: bool,
+    /// The approximate bytes of its columns in the cache.
+    bytes: u64,
     /// Whether decoded columns are kept in the cache for other queries.
     cached: bool,
     hidden: Arc<AtomicU64>,
@@ -57,6 +60,7 @@ impl ScanUnit {
         ScanUnit {
             rows: ranges.iter().map(|range| range.end - range.start).sum(),
             exact: true,
+            bytes: 0,
             cached: false,
             source: Source::Sealed { segment: segment.clone(), ranges, filter: None },
             hidden: Arc::default(),
@@ -178,7 +182,7 @@ impl CollectionSnapshot {
                 units.push(open_unit(chunk, rows, &columns, schema));
             }
         }
-        past_cache_if_too_many(&mut units);
+        share_cache(&mut units);
         Ok((units, selector.report()))
     }
 
@@ -209,6 +213,7 @@ fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, columns: &Arc<Vec<String>>,
         schema: schema.clone(),
         rows: count,
         exact: true,
+        bytes: 0,
         cached: true,
         hidden: Arc::default(),
     }
@@ -228,6 +233,7 @@ fn units_of(
         let ranges = parts.entry(bucket.filter).or_default();
         segment.push_live(ranges, reader, bucket.ordinal);
     }
+    let row_bytes = reader.cached_row_bytes(columns.iter().map(String::as_str));
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_by_key(|(filter, _)| *filter);
     let mut units = Vec::new();
@@ -236,6 +242,7 @@ fn units_of(
             units.push(ScanUnit {
                 rows: ranges.iter().map(|r| r.end - r.start).sum(),
                 exact: filter.is_none(),
+                bytes: ranges.iter().map(|r| (r.end - r.start).saturating_mul(row_bytes)).sum(),
                 cached: true,
                 source: Source::Sealed { segment: segment.clone(), ranges, filter },
                 hidden: Arc::default(),
@@ -247,12 +254,14 @@ fn units_of(
     units
 }
 
-/// Makes units bypass the cache of columns if it cannot hold everything that they read.
-fn past_cache_if_too_many(units: &mut [ScanUnit]) {
-    let rows = units.iter().map(|unit| unit.rows).sum();
+/// Decides which units go through the cache of columns.
+fn share_cache(units: &mut [ScanUnit]) {
+    let bytes = units.iter().map(|unit| unit.bytes).fold(0, u64::saturating_add);
+    let mut share = None;
     for unit in units {
         if let Source::Sealed { segment, .. } = &unit.source {
-            unit.cached = segment.file.cache_holds(rows, unit.columns.len());
+            unit.cached =
+                share.get_or_insert_with(|| CacheShare::new(bytes, segment.file.cache_room())).takes(unit.bytes);
         }
     }
 }

@@ -18,8 +18,9 @@ fn what_is_used_outlives_what_is_not_and_the_budget_is_kept() {
         cache.put((0, 0, number), block(0));
         assert!(held(&cache, 0), "block 0 is used all the time, and gone after {number}");
         let inside = cache.lock();
-        let bytes: usize = inside.recent.values().chain(inside.older.values()).map(Kept::bytes).sum();
-        assert!(bytes <= budget + block(0).get_array_memory_size(), "{bytes} bytes are held of {budget}");
+        let bytes: usize = inside.0.iter().flat_map(|generation| generation.kept.values()).map(Kept::bytes).sum();
+        assert!(bytes <= budget, "{bytes} bytes are held of {budget}");
+        assert_eq!(bytes, inside.0.iter().map(|generation| generation.bytes).sum::<usize>());
     }
     assert!(held(&cache, 99) && !held(&cache, 1));
 }
@@ -28,7 +29,29 @@ fn what_is_used_outlives_what_is_not_and_the_budget_is_kept() {
 fn a_block_that_is_put_twice_counts_once() {
     let cache = BlockCache::new(usize::MAX);
     (0..3).for_each(|_| cache.put((0, 0, 7), block(0)));
-    assert_eq!(cache.lock().recent_bytes, block(0).get_array_memory_size());
+    let held: usize = cache.lock().0.iter().map(|generation| generation.bytes).sum();
+    assert_eq!(held, block(0).get_array_memory_size());
+}
+
+#[test]
+fn what_fits_is_found_each_time_that_all_of_it_is_read() {
+    let size = block(0).get_array_memory_size();
+    let cache = BlockCache::new(80 * size);
+    let fitting = (cache.room() / size) as u64 - 1;
+    for number in 0..fitting {
+        cache.put((0, 0, number), block(0));
+    }
+    for round in 0..20 {
+        let lost: Vec<u64> = (0..fitting).filter(|number| !held(&cache, *number)).collect();
+        assert!(lost.is_empty(), "round {round}: {lost:?} of {fitting} are gone");
+    }
+}
+
+#[test]
+fn a_cache_without_a_budget_keeps_nothing() {
+    let cache = BlockCache::new(0);
+    cache.put((0, 0, 1), block(1));
+    assert!(!held(&cache, 1));
 }
 
 #[test]

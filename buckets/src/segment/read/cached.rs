@@ -17,8 +17,10 @@ use std::sync::{Arc, OnceLock};
 const BLOCK_ROWS: u64 = 8192;
 /// Maximum number of blocks per portion, which is what is held of each column at a time.
 const PORTION_BLOCKS: u64 = 16;
-/// With fewer rows than these for each of their metas, the column of metas is read instead of made from the directory.
+/// With fewer rows than these for each of their metas, the column of metas is read instead of made from the directory, ...
 const ROWS_A_META_MIN: u64 = 16;
+/// ... if there are more than so many metas: reading decodes whole pages, with the dictionaries that they need.
+const METAS_MADE_MAX: usize = 2048;
 
 type Columns = Vec<(String, FieldType)>;
 
@@ -138,7 +140,7 @@ impl CachedBatches {
                 rows.resize(rows.len() + usize::try_from(end - at).ok()?, u32::try_from(metas.len() - 1).ok()?);
                 (at, bucket) = (end, bucket + 1);
             }
-            if metas.len() as u64 * ROWS_A_META_MIN > rows_max {
+            if metas.len() > METAS_MADE_MAX && metas.len() as u64 * ROWS_A_META_MIN > rows_max {
                 return None;
             }
         }
