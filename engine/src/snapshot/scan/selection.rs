@@ -171,8 +171,7 @@ impl<'a> BucketSelector<'a> {
         let metas = metas.unwrap_or_else(|_| (0..reader.directory().meta_count()).collect());
         let bounds = self.request.bounds.iter().map(|b| (b.field.as_str(), b.min, b.max));
         let field_bounds = BoundsCheck::new(reader.directory(), bounds);
-        let all = if self.request.meta.is_none() { segment.live().buckets as usize } else { 0 };
-        let mut selected = Vec::with_capacity(all);
+        let mut selected = Vec::new();
         let mut examined = 0;
         for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas) {
             examined += 1;
