@@ -143,7 +143,9 @@ pub(crate) fn restore(array: &ArrayRef, ty: &FieldType) -> Result<ArrayRef, Arro
                 fields.push(Field::new(name, column.data_type().clone(), true));
                 columns.push(column);
             }
-            Ok(Arc::new(StructArray::try_new(fields.into(), columns, object.nulls().cloned())?))
+            // Metas made from the directory have no members where none has any.
+            let (fields, nulls) = (fields.into(), object.nulls().cloned());
+            Ok(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, object.len())?))
         }
         _ => Ok(array.clone()),
     }

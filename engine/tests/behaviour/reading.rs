@@ -251,6 +251,37 @@ fn numbers_of(db: &Database, filter: &Filter) -> Vec<i64> {
 }
 
 #[test]
+fn series_whose_metas_are_objects_without_members_are_read() {
+    let empty = || Value::Object(Vec::new());
+    for rows in [1, 40] {
+        for meta in [empty(), Value::Object(vec![("o".into(), empty())])] {
+            let sim = Sim::new();
+            let (db, weather) = made(&sim);
+            let rows = (0..rows).map(|v| {
+                let Value::Object(mut members) = reading(v, "", v) else { panic!() };
+                members[1].1 = meta.clone();
+                Value::Object(members)
+            });
+            let rows: Vec<Value> = rows.collect();
+            weather.insert_documents(&rows).unwrap();
+            db.flush().unwrap();
+            let snapshot = db.snapshot().collection("weather").unwrap();
+            let request = ScanRequest { projection: Some(vec!["sensor".into()]), ..ScanRequest::default() };
+            let units = snapshot.scan(&request).unwrap();
+            // Once from the file, once from the cache.
+            for _ in 0..2 {
+                let batches = units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap);
+                let found: Vec<Value> = batches
+                    .flat_map(|b| (0..b.num_rows()).map(|row| value_at(b.column(0), row)).collect::<Vec<_>>())
+                    .collect();
+                assert_eq!(found.len(), rows.len(), "{meta:?}");
+                assert!(found.iter().all(|found| found.normalized() == meta.normalized()), "{found:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn series_that_a_filter_names_are_those_that_match_it() {
     let object = |members: &[(&str, Value)]| {
         Value::Object(members.iter().map(|(name, value)| ((*name).into(), value.clone())).collect())
