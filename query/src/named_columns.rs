@@ -6,9 +6,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use std::collections::HashSet;
 
 /// Keywords before a parenthesis that are not names of a table, beside [`RESERVED_FOR_TABLE_ALIAS`].
-const NO_TABLES: [Keyword; 15] = [
+const NO_TABLES: [Keyword; 16] = [
     Keyword::ALL,
     Keyword::AND,
+    Keyword::AS,
     Keyword::BETWEEN,
     Keyword::BY,
     Keyword::CASE,
