@@ -7,12 +7,12 @@ pub(super) struct CacheShare {
 }
 
 impl CacheShare {
-    /// The share of a read of so many bytes, in a cache with so much room.
+    /// The share of a read of `bytes` bytes in a cache that has room for `room` bytes.
     pub(super) fn new(bytes: u64, room: u64) -> CacheShare {
         CacheShare { left: if bytes <= room { bytes } else { room / 2 } }
     }
 
-    /// Whether the next part of the read, of so many bytes, goes through the cache.
+    /// Whether the next part of the read, which has `bytes` bytes, goes through the cache.
     pub(super) fn takes(&mut self, bytes: u64) -> bool {
         let takes = bytes <= self.left;
         self.left = if takes { self.left - bytes } else { 0 };

@@ -17,9 +17,10 @@ use std::sync::{Arc, OnceLock};
 const BLOCK_ROWS: u64 = 8192;
 /// Maximum number of blocks per portion, which is what is held of each column at a time.
 const PORTION_BLOCKS: u64 = 16;
-/// With fewer rows than these for each of their metas, the column of metas is read instead of made from the directory, ...
+/// The column of metas is read from the file, rather than built from the directory, if there are fewer rows per meta than this and
+/// more than [`METAS_MADE_MAX`] metas.
 const ROWS_A_META_MIN: u64 = 16;
-/// ... if there are more than so many metas: reading decodes whole pages, with the dictionaries that they need.
+/// Up to this many metas are always built from the directory: reading them decodes whole pages and their dictionaries.
 const METAS_MADE_MAX: usize = 2048;
 
 type Columns = Vec<(String, FieldType)>;
