@@ -40,6 +40,7 @@ impl Nulls {
     }
 
     /// Whether a cell is empty, is a marker, or is a number that equals one.
+    #[inline]
     pub fn has(&self, cell: &[u8]) -> bool {
         cell.is_empty()
             || self.texts.iter().any(|t| t == cell)
@@ -80,7 +81,14 @@ impl Cells {
         (!whole.iter().any(|b| *b == other && self.thousands != Some(other))).then_some(Cow::Owned(plain))
     }
 
+    /// A short number, if the notation of the file is that of programs; `None` for every other cell, also for other numbers.
+    #[inline]
+    pub fn short(&self, cell: &[u8]) -> Option<ShortNumber> {
+        if self.decimal_comma || self.thousands.is_some() { None } else { ShortNumber::read(cell) }
+    }
+
     /// Whether a cell is empty, or marks a missing value.
+    #[inline]
     pub fn is_null(&self, cell: &[u8]) -> bool {
         self.nulls.has(cell) || (self.decimal_comma && self.plain(cell).is_some_and(|number| self.nulls.has(&number)))
     }
@@ -93,6 +101,60 @@ impl Cells {
     /// A number.
     pub fn double(&self, cell: &[u8]) -> Option<f64> {
         double(&self.plain(cell)?)
+    }
+}
+
+/// A number of at most 15 digits such as -12 or 0.5, without an exponent, a plus or leading zeros: most cells of most files.
+/// All its digits are exact in a double.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ShortNumber {
+    is_negative: bool,
+    digits: i64,
+    /// Digits after the decimal point; `None` without a point.
+    decimals: Option<usize>,
+}
+
+/// Powers of ten that a double holds exactly.
+const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+impl ShortNumber {
+    const DIGITS_MAX: usize = 15;
+
+    #[inline]
+    fn read(cell: &[u8]) -> Option<Self> {
+        let (is_negative, unsigned) = match cell {
+            [b'-', rest @ ..] => (true, rest),
+            all => (false, all),
+        };
+        if unsigned.len() > Self::DIGITS_MAX + 1 || matches!(unsigned, [] | [b'0', b'0'..=b'9', ..]) {
+            return None;
+        }
+        let (mut digits, mut point) = (0, None);
+        for (at, byte) in unsigned.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => digits = digits * 10 + i64::from(byte - b'0'),
+                b'.' if point.is_none() && at > 0 => point = Some(at),
+                _ => return None,
+            }
+        }
+        let decimals = point.map(|at| unsigned.len() - 1 - at);
+        match decimals {
+            None if unsigned.len() > Self::DIGITS_MAX => None,
+            Some(0) => None,
+            _ => Some(ShortNumber { is_negative, digits, decimals }),
+        }
+    }
+
+    /// The number, if it has no decimal point.
+    pub fn int(self) -> Option<i64> {
+        self.decimals.is_none().then_some(if self.is_negative { -self.digits } else { self.digits })
+    }
+
+    /// The number. Both operands of the division are exact, so it is rounded once, as by any other way to read it.
+    #[expect(clippy::cast_precision_loss, reason = "15 digits are exact")]
+    pub fn double(self) -> f64 {
+        let number = self.digits as f64 / POWERS[self.decimals.unwrap_or(0)];
+        if self.is_negative { -number } else { number }
     }
 }
 
@@ -188,6 +250,40 @@ mod tests {
         for cell in ["90", "0", "0.5", "", "-", "00x", "x01"] {
             assert_eq!(text(cell.as_bytes()), None, "{cell}");
         }
+    }
+
+    #[test]
+    fn short_numbers_are_those_that_the_general_way_reads() {
+        let alphabet = b"0159.-+e ";
+        let mut cells: Vec<Vec<u8>> = vec![Vec::new()];
+        for length in 0..5 {
+            let longer = cells.iter().filter(|cell| cell.len() == length);
+            let longer: Vec<_> =
+                longer.flat_map(|cell| alphabet.iter().map(|b| [cell.as_slice(), &[*b]].concat())).collect();
+            cells.extend(longer);
+        }
+        for text in ["999999999999999", "-999999999999999", "99999999999999.9", "0.00000000000001", "-123456.789012345"]
+        {
+            cells.push(text.as_bytes().to_vec());
+            cells.push([text, "9"].concat().into_bytes());
+        }
+        let mut state = 1_u64;
+        for _ in 0..100_000 {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let number = (state >> 14).to_string();
+            let at = usize::try_from(state >> 60).unwrap().min(number.len() - 1) + 1;
+            cells.push(format!("{}.{}", &number[..at], &number[at..]).into_bytes());
+        }
+        let mut short = 0;
+        for cell in cells {
+            let Some(number) = ShortNumber::read(&cell) else { continue };
+            let shown = String::from_utf8_lossy(&cell).into_owned();
+            short += 1;
+            assert_eq!(number.int(), int(&cell), "{shown}");
+            assert_eq!(Some(number.double().to_bits()), double(&cell).map(f64::to_bits), "{shown}");
+            assert!(!is_rounded(&cell) && unpadded(&cell).is_none() && boolean(&cell).is_none(), "{shown}");
+        }
+        assert!(short > 50_000, "{short}");
     }
 
     #[test]

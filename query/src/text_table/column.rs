@@ -1,6 +1,6 @@
 //! Columns of Arrow arrays, made of cells.
 
-use super::cells::{self, Cells};
+use super::cells::{self, Cells, ShortNumber};
 use super::infer::Kind;
 use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringViewBuilder};
 use ebbtide_buckets::timestamps;
@@ -62,11 +62,17 @@ impl ColumnBuilder {
         let not = |what: &str| format!("'{}' is not {what}", String::from_utf8_lossy(cell));
         match &mut self.0 {
             Values::Bool(out) => out.append_value(cells::boolean(cell).ok_or_else(|| not("bool"))?),
-            Values::Int(out) => out.append_value(cells.int(cell).ok_or_else(|| not("int64"))?),
-            Values::Double(_) if cells.plain(cell).is_some_and(|number| cells::is_rounded(&number)) => {
-                return Err(not("exact as a double"));
+            Values::Int(out) => {
+                let number = cells.short(cell).map_or_else(|| cells.int(cell), ShortNumber::int);
+                out.append_value(number.ok_or_else(|| not("int64"))?);
             }
-            Values::Double(out) => out.append_value(cells.double(cell).ok_or_else(|| not("double"))?),
+            Values::Double(out) => match cells.short(cell) {
+                Some(number) => out.append_value(number.double()),
+                None if cells.plain(cell).is_some_and(|number| cells::is_rounded(&number)) => {
+                    return Err(not("exact as a double"));
+                }
+                None => out.append_value(cells.double(cell).ok_or_else(|| not("double"))?),
+            },
             Values::Text(_) if cell.contains(&0) => return Err("it holds a NUL byte".to_owned()),
             Values::Text(out) => {
                 let text = std::str::from_utf8(cell);

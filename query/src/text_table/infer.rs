@@ -1,6 +1,6 @@
 //! Infers the types of the columns of a text file from all of its values.
 
-use super::cells::{Cells, boolean, is_rounded, looks_like_number, unpadded};
+use super::cells::{Cells, ShortNumber, boolean, is_rounded, looks_like_number, unpadded};
 use super::plain_time::has_signed_year;
 use ebbtide_buckets::FieldType;
 use ebbtide_ttl::{Precision, Timestamp};
@@ -105,6 +105,15 @@ impl ColumnStats {
 
     /// Examines a cell that is not missing. In the column of the time, every value must be one.
     pub fn look(&mut self, cell: &[u8], cells: &Cells, is_time: bool, file: &str, line: u64) {
+        if !is_time && let Some(number) = cells.short(cell) {
+            self.look_at_number(number, || Place {
+                file: file.to_owned(),
+                line,
+                value: String::from_utf8_lossy(cell).into_owned(),
+                reason: String::new(),
+            });
+            return;
+        }
         if cell.contains(&0) {
             let (file, value) = (file.to_owned(), String::from_utf8_lossy(cell).replace('\0', "\\0"));
             self.damaged.get_or_insert(Place { file, line, value, reason: String::new() });
@@ -116,7 +125,7 @@ impl ColumnStats {
             Some(number) if cells.numbers.contains(&self.name) => number.as_slice(),
             _ => cell,
         };
-        if self.values > SURE_AFTER && self.numbers == 0 && self.times == 0 && self.bools == 0 {
+        if self.is_surely_text() {
             return;
         }
         let place = |reason: String| Place {
@@ -163,6 +172,23 @@ impl ColumnStats {
             self.no_double.get_or_insert_with(|| place(String::new()));
         }
         self.bools += u64::from(boolean(cell).is_some());
+    }
+
+    /// Examines a number that has no leading zeros, is exact as a double, and is no time.
+    fn look_at_number(&mut self, number: ShortNumber, place: impl FnOnce() -> Place) {
+        self.values += 1;
+        if self.is_surely_text() {
+            return;
+        }
+        if self.no_time.is_none() {
+            self.no_time = Some(place());
+        }
+        self.ints += u64::from(number.int().is_some());
+        self.numbers += 1;
+    }
+
+    fn is_surely_text(&self) -> bool {
+        self.values > SURE_AFTER && self.numbers == 0 && self.times == 0 && self.bools == 0
     }
 
     /// Number of values that are not missing.

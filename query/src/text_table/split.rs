@@ -65,11 +65,11 @@ impl Block {
         self.records.is_empty()
     }
 
-    fn push<'a>(&mut self, line: u64, cells: impl Iterator<Item = &'a [u8]>) {
-        for cell in cells {
-            self.bytes.extend_from_slice(cell);
-            self.ends.push(self.bytes.len());
-        }
+    /// Adds a record: its cells one after the other, and the end of each.
+    fn push(&mut self, line: u64, cells: &[u8], ends: impl Iterator<Item = usize>) {
+        let before = self.bytes.len();
+        self.bytes.extend_from_slice(cells);
+        self.ends.extend(ends.map(|end| before + end));
         self.records.push((line, self.ends.len()));
     }
 
@@ -99,6 +99,7 @@ impl Block {
 
 impl<'a> Record<'a> {
     /// A cell without surrounding white space; empty if there is none at this index.
+    #[inline]
     pub fn cell(&self, at: usize) -> &'a [u8] {
         if at >= self.cells {
             return &[];
@@ -161,8 +162,8 @@ impl Pending<'_> {
         }
     }
 
-    fn push<'a>(&mut self, line: u64, cells: impl Iterator<Item = &'a [u8]>) {
-        self.block.push(line, cells);
+    fn push(&mut self, line: u64, cells: &[u8], ends: impl Iterator<Item = usize>) {
+        self.block.push(line, cells, ends);
         (self.since, self.delimiters) = (0, 0);
         if self.block.len() >= BLOCK_RECORDS || self.block.bytes.len() >= BLOCK_BYTES {
             self.hand_on();
@@ -299,7 +300,8 @@ fn split_csv(
         let last = record.len().checked_sub(1).and_then(|i| record.get(i)).unwrap_or_default();
         suspicious = last.contains(&b'\n').then_some(line);
         let mut pending = pending.borrow_mut();
-        pending.push(line, record.iter());
+        let ends = (0..record.len()).filter_map(|at| record.range(at)).map(|cell| cell.end);
+        pending.push(line, record.as_slice(), ends);
         if pending.gone {
             return Ok(());
         }
@@ -339,7 +341,8 @@ fn split_lines(
         }
         let mut pending = pending.borrow_mut();
         if !cell.trim_ascii().is_empty() {
-            pending.push(line, std::iter::once(cell.trim_ascii()));
+            let cell = cell.trim_ascii();
+            pending.push(line, cell, std::iter::once(cell.len()));
         }
         pending.since = 0;
         if pending.gone {
