@@ -25,6 +25,7 @@ mod shape;
 mod sniff;
 mod source;
 mod step;
+mod storing;
 mod stream;
 mod text_file;
 mod upsert;
@@ -34,7 +35,7 @@ use crate::{Failure, files, human};
 use bad::{BadLines, Begin};
 use bar::Bar;
 pub(crate) use columnar::open_parquet;
-use ebbtide::{Collection, CollectionSnapshot, Database};
+use ebbtide::{CollectionSnapshot, Database};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
 use job::Job;
@@ -47,7 +48,6 @@ use shape::Shape;
 use sniff::Sniffer;
 use source::Source;
 use std::cell::RefCell;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -313,7 +313,7 @@ impl Import<'_> {
             progress.take_up(left)?;
             eprintln!("{} measurements are stored already", progress.state.stored);
         }
-        let stored = store(&target, plan, progress, bar);
+        let stored = storing::store(&target, plan, progress, bar);
         bar.clear();
         match stored {
             Ok(()) => {}
@@ -386,27 +386,4 @@ fn existing(cli: &Cli, name: &str) -> Result<Option<CollectionSnapshot>, Failure
     }
     let database = Database::builder(&cli.db).read_only().open()?;
     Ok(database.snapshot().collection(name).ok())
-}
-
-/// Stores every row, and records the progress before each batch.
-fn store(collection: &Collection, plan: &Plan<'_>, progress: &mut Progress, bar: &Bar<'_>) -> Result<(), Failure> {
-    let schema = collection.snapshot()?.schema().as_ref().clone();
-    let start = (progress.state.file, progress.state.rows);
-    let mut stored = 0;
-    let bad = plan.job.bad;
-    plan.rows(&schema, start, &mut |file, mut rows| {
-        let end = rows.end;
-        // Lines set aside are durable before the rows around them are stored.
-        let count = plan.job.insert(collection, &mut rows, &mut |rows| {
-            let mark = bad.borrow_mut().mark()?;
-            progress.begin(file, end, rows.batch.num_rows() as u64, mark).map(Some)
-        })?;
-        progress.done(file, end, count, bad.borrow_mut().mark()?);
-        if count == 0 {
-            return Ok(ControlFlow::Continue(()));
-        }
-        stored += count;
-        bar.tick(stored);
-        Ok(ControlFlow::Continue(()))
-    })
 }

@@ -6,7 +6,7 @@ use super::shape::Shape;
 use super::source::Source;
 use super::{Failure, Rows};
 use crate::args::{ImportArgs, InputFormat};
-use ebbtide::{BatchId, Collection};
+use ebbtide::Collection;
 use ebbtide_buckets::Schema;
 use ebbtide_query::text_table::cells::{self, Cells, Nulls};
 use ebbtide_query::text_table::repeated_hours::Folds;
@@ -122,31 +122,22 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Stores rows and returns how many were stored; rows that cannot be stored are set aside. `name` returns the id
-    /// for each attempt to store the remaining rows.
-    pub(super) fn insert(
-        &self,
-        collection: &Collection,
-        rows: &mut Rows,
-        name: &mut dyn FnMut(&Rows) -> Result<Option<BatchId>, Failure>,
-    ) -> Result<u64, Failure> {
-        loop {
-            if rows.batch.num_rows() == 0 {
-                return Ok(0);
-            }
-            let stored = match name(rows)? {
-                Some(id) => collection.insert_with_id(&rows.batch, id),
-                None => collection.insert(&rows.batch),
-            };
-            match stored {
+    /// Stores rows and returns how many were stored; rows that cannot be stored are set aside.
+    pub(super) fn insert(&self, collection: &Collection, rows: &mut Rows) -> Result<u64, Failure> {
+        while rows.batch.num_rows() > 0 {
+            match collection.insert(&rows.batch) {
                 Ok(count) => return Ok(count),
-                Err(error) => match error.index().filter(|i| *i < rows.lines.len()) {
-                    Some(index) if SET_ASIDE.contains(&error.code()) => {
-                        rows.set_aside(index, &error.to_string(), self.bad)?;
-                    }
-                    _ => return Err(error.into()),
-                },
+                Err(error) => self.set_aside(rows, error)?,
             }
+        }
+        Ok(0)
+    }
+
+    /// Sets aside the row that could not be stored; any other error ends the import.
+    pub(super) fn set_aside(&self, rows: &mut Rows, error: ebbtide::Error) -> Result<(), Failure> {
+        match error.index().filter(|i| *i < rows.lines.len()) {
+            Some(index) if SET_ASIDE.contains(&error.code()) => rows.set_aside(index, &error.to_string(), self.bad),
+            _ => Err(error.into()),
         }
     }
 }

@@ -271,7 +271,7 @@ impl<'a> Target<'a> {
             self.place = Some((pipe.database.collection(&self.job.collection)?, layout));
         }
         let Some((collection, _)) = &self.place else { return Ok(()) };
-        self.stored += self.job.insert(collection, &mut rows, &mut |_| Ok(None))?;
+        self.stored += self.job.insert(collection, &mut rows)?;
         Ok(())
     }
 }

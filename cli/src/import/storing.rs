@@ -1,0 +1,117 @@
+//! Storing the rows of files: one thread stores a batch while another makes the next.
+
+use super::bad::Mark;
+use super::bar::Bar;
+use super::plan::Plan;
+use super::resume::Progress;
+use super::{Failure, Job, Rows};
+use arrow::array::RecordBatch;
+use ebbtide::Collection;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Stores every row, and records the progress before each batch.
+pub(super) fn store(
+    collection: &Collection,
+    plan: &Plan<'_>,
+    progress: &mut Progress,
+    bar: &Bar<'_>,
+) -> Result<(), Failure> {
+    let schema = collection.snapshot()?.schema().as_ref().clone();
+    let start = (progress.state.file, progress.state.rows);
+    let (sender, batches) = sync_channel::<Batch>(1);
+    let (outcomes, receiver) = sync_channel(1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for batch in batches {
+                if outcomes.send(batch.store(collection, progress)).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut storing = Storing { job: &plan.job, bar, sender, receiver, pending: None, stored: 0 };
+        // Lines that are set aside are durable before the rows around them are stored, and are recorded with their own batch:
+        // none may be set aside for the next one while a batch is being stored.
+        let lenient = plan.job.bad.borrow().lenient();
+        plan.rows(&schema, start, &mut |file, rows| {
+            storing.finish()?;
+            storing.begin(file, rows)?;
+            if lenient {
+                storing.finish()?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        storing.finish()
+    })
+}
+
+/// A batch of rows of one file.
+struct Batch {
+    rows: RecordBatch,
+    file: usize,
+    /// Number of rows of the file up to and including them.
+    end: u64,
+    /// The lines set aside by then.
+    bad: Mark,
+}
+
+enum Refused {
+    Unrecorded(Failure),
+    Unstored(ebbtide::Error),
+}
+
+impl Batch {
+    /// Stores the rows and returns their number.
+    fn store(self, collection: &Collection, progress: &mut Progress) -> Result<u64, Refused> {
+        let Batch { rows, file, end, bad } = self;
+        let mut count = 0;
+        if rows.num_rows() > 0 {
+            let id = progress.begin(file, end, rows.num_rows() as u64, bad.clone()).map_err(Refused::Unrecorded)?;
+            count = collection.insert_with_id(&rows, id).map_err(Refused::Unstored)?;
+        }
+        progress.done(file, end, count, bad);
+        Ok(count)
+    }
+}
+
+/// The side that makes batches.
+struct Storing<'s, 'a> {
+    job: &'s Job<'a>,
+    bar: &'s Bar<'s>,
+    sender: SyncSender<Batch>,
+    receiver: Receiver<Result<u64, Refused>>,
+    /// What is being stored, and the number of its file.
+    pending: Option<(usize, Rows)>,
+    stored: u64,
+}
+
+impl Storing<'_, '_> {
+    /// Begins to store rows.
+    fn begin(&mut self, file: usize, rows: Rows) -> Result<(), Failure> {
+        let batch = Batch { rows: rows.batch.clone(), file, end: rows.end, bad: self.job.bad.borrow_mut().mark()? };
+        self.pending = Some((file, rows));
+        // If this fails, so does what waits for the outcome.
+        let _ = self.sender.send(batch);
+        Ok(())
+    }
+
+    /// Waits until the rows that are being stored are stored. Those that cannot be stored are set aside.
+    fn finish(&mut self) -> Result<(), Failure> {
+        while let Some((file, mut rows)) = self.pending.take() {
+            match self.receiver.recv() {
+                Ok(Ok(0)) => {}
+                Ok(Ok(count)) => {
+                    self.stored += count;
+                    self.bar.tick(self.stored);
+                }
+                Ok(Err(Refused::Unstored(error))) => {
+                    self.job.set_aside(&mut rows, error)?;
+                    self.begin(file, rows)?;
+                }
+                Ok(Err(Refused::Unrecorded(failure))) => return Err(failure),
+                Err(_) => return Err(Failure::new("storing the rows failed")),
+            }
+        }
+        Ok(())
+    }
+}
