@@ -6,11 +6,12 @@
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
 };
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, prep_null_mask_filter, take};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, Schema, SchemaRef};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
@@ -77,16 +78,21 @@ fn one_zero(column: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// Keys as bytes with the same order as their values. Without key columns, every row has the same empty key; a row with
-/// a null in a key has none.
-fn key_rows(keys: &[ArrayRef], rows: usize) -> Result<Vec<Option<Box<[u8]>>>> {
+/// Calls `visit` with the number of each row and its key as bytes, which are equal where the keys are. Without key columns, every
+/// row has the same empty key; a row with a null in a key has none.
+fn for_each_key(keys: &[ArrayRef], rows: usize, visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
     if keys.is_empty() {
-        return Ok(vec![Some(Box::default()); rows]);
+        (0..rows).for_each(|row| visit(row, Some(&[])));
+        return Ok(());
     }
     let fields = keys.iter().map(|k| SortField::new(k.data_type().clone())).collect();
     let converted = RowConverter::new(fields)?.convert_columns(&keys.iter().map(one_zero).collect::<Vec<_>>())?;
-    let known = |row: usize| keys.iter().all(|k| k.is_valid(row));
-    Ok((0..rows).map(|row| known(row).then(|| Box::from(converted.row(row).as_ref()))).collect())
+    let nulls = keys.iter().fold(None, |nulls, key| NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref()));
+    for row in 0..rows {
+        let known = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        visit(row, known.then(|| converted.row(row).data()));
+    }
+    Ok(())
 }
 
 fn evaluated<'e>(exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
@@ -102,66 +108,113 @@ fn instants(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<Int64Ar
     Ok(cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
-/// The rows of the right side, sorted by key and time.
+/// The rows of the right side as they come, and the number of the key of each.
+#[derive(Debug, Default)]
+struct Arriving {
+    batches: Vec<RecordBatch>,
+    times: Vec<i64>,
+    /// `NO_KEY` for rows without a key or a time, which match no row.
+    keys: Vec<u32>,
+    numbers: HashMap<Box<[u8]>, u32>,
+}
+
+const NO_KEY: u32 = u32::MAX;
+
+impl Arriving {
+    fn add(&mut self, batch: RecordBatch, sides: &Sides) -> Result<()> {
+        let times = instants(&sides.times.2, &batch)?;
+        let keys = evaluated(sides.keys.iter().map(|(_, r)| r), &batch)?;
+        let mut full = false;
+        let mut last: (Vec<u8>, u32) = (Vec::new(), NO_KEY);
+        for_each_key(&keys, batch.num_rows(), &mut |row, key| {
+            let Some(key) = key.filter(|_| times.is_valid(row)) else {
+                self.keys.push(NO_KEY);
+                return;
+            };
+            // Rows of one series usually follow each other.
+            if last.1 == NO_KEY || last.0 != key {
+                let next = u32::try_from(self.numbers.len()).unwrap_or(NO_KEY);
+                full |= next == NO_KEY;
+                let number = match self.numbers.get(key) {
+                    Some(number) => *number,
+                    None => *self.numbers.entry(key.into()).or_insert(next),
+                };
+                last.0.clear();
+                last.0.extend_from_slice(key);
+                last.1 = number;
+            }
+            self.keys.push(last.1);
+        })?;
+        if full {
+            return exec_err!("ASOF JOIN: the right side has more than {NO_KEY} keys");
+        }
+        self.times.extend_from_slice(times.values());
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// Sorts the rows by key and time; those of the same time stay in their order.
+    fn sorted(self, schema: &SchemaRef, memory: MemoryReservation) -> Result<RightSide> {
+        let mut starts = vec![0; self.numbers.len() + 1];
+        for key in self.keys.iter().filter(|key| **key != NO_KEY) {
+            starts[*key as usize + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut next = starts.clone();
+        let mut order = vec![(0, 0); starts.last().copied().unwrap_or(0)];
+        for (row, (key, time)) in self.keys.iter().zip(&self.times).enumerate().filter(|(_, (key, _))| **key != NO_KEY)
+        {
+            let place = &mut next[*key as usize];
+            order[*place] = (*time, row as u64);
+            *place += 1;
+        }
+        for range in starts.windows(2) {
+            let rows = &mut order[range[0]..range[1]];
+            if !rows.is_sorted_by_key(|(time, _)| *time) {
+                rows.sort_by_key(|(time, _)| *time);
+            }
+        }
+        let range = |number: u32| starts[number as usize]..starts[number as usize + 1];
+        let keys = self.numbers.into_iter().map(|(key, number)| (key, range(number))).collect();
+        let rows = concat_batches(schema, &self.batches)?;
+        Ok(RightSide { rows, order, keys, _memory: memory })
+    }
+}
+
+/// The rows of the right side, and their order by key and time.
 #[derive(Debug)]
 struct RightSide {
     rows: RecordBatch,
-    times: Vec<i64>,
+    /// The time and the number of each row that has both a key and a time.
+    order: Vec<(i64, u64)>,
     keys: HashMap<Box<[u8]>, Range<usize>>,
     _memory: MemoryReservation,
 }
 
 impl RightSide {
-    fn of(rows: &RecordBatch, sides: &Sides, memory: MemoryReservation) -> Result<Self> {
-        let times = instants(&sides.times.2, rows)?;
-        let keys = key_rows(&evaluated(sides.keys.iter().map(|(_, r)| r), rows)?, rows.num_rows())?;
-        // Rows without a key or a time match no row.
-        let mut order: Vec<usize> = (0..rows.num_rows()).filter(|i| times.is_valid(*i) && keys[*i].is_some()).collect();
-        let place = |i: usize| (&keys[i], times.value(i));
-        if !order.is_sorted_by_key(|i| place(*i)) {
-            order.sort_by(|a, b| place(*a).cmp(&place(*b)));
-        }
-        let indices: UInt64Array = order.iter().map(|i| *i as u64).collect::<Vec<_>>().into();
-        let mut found: HashMap<Box<[u8]>, Range<usize>> = HashMap::new();
-        for (at, row) in order.iter().enumerate() {
-            let key = keys[*row].as_deref().unwrap_or_default();
-            match found.get_mut(key) {
-                Some(range) => range.end = at + 1,
-                None => {
-                    found.insert(key.into(), at..at + 1);
-                }
-            }
-        }
-        let columns: Result<Vec<ArrayRef>> = rows.columns().iter().map(|c| Ok(take(c, &indices, None)?)).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(order.len()));
-        let sorted = RecordBatch::try_new_with_options(rows.schema(), columns?, &options)?;
-        let times = order.iter().map(|i| times.value(*i)).collect();
-        Ok(RightSide { rows: sorted, times, keys: found, _memory: memory })
-    }
-
-    fn partner(&self, key: &[u8], time: i64, op: Operator) -> Option<usize> {
-        let range = self.keys.get(key)?.clone();
-        let times = &self.times[range.clone()];
+    /// The number of the row that is nearest to a time among those of a key.
+    fn partner(&self, key: &[u8], time: i64, op: Operator) -> Option<u64> {
+        let rows = &self.order[self.keys.get(key)?.clone()];
         let at = match op {
-            Operator::GtEq => times.partition_point(|t| *t <= time).checked_sub(1)?,
-            Operator::Gt => times.partition_point(|t| *t < time).checked_sub(1)?,
-            Operator::LtEq => times.partition_point(|t| *t < time),
-            _ => times.partition_point(|t| *t <= time),
+            Operator::GtEq => rows.partition_point(|(t, _)| *t <= time).checked_sub(1)?,
+            Operator::Gt => rows.partition_point(|(t, _)| *t < time).checked_sub(1)?,
+            Operator::LtEq => rows.partition_point(|(t, _)| *t < time),
+            _ => rows.partition_point(|(t, _)| *t <= time),
         };
-        (at < times.len()).then_some(range.start + at)
+        rows.get(at).map(|(_, row)| *row)
     }
 
     fn join(&self, left: &RecordBatch, sides: &Sides, schema: &SchemaRef) -> Result<RecordBatch> {
         let times = instants(&sides.times.0, left)?;
-        let keys = key_rows(&evaluated(sides.keys.iter().map(|(l, _)| l), left)?, left.num_rows())?;
-        let partners: UInt64Array = keys
-            .iter()
-            .enumerate()
-            .map(|(row, key)| {
-                let time = times.is_valid(row).then(|| times.value(row))?;
-                self.partner(key.as_deref()?, time, sides.times.1).map(|i| i as u64)
-            })
-            .collect();
+        let keys = evaluated(sides.keys.iter().map(|(l, _)| l), left)?;
+        let mut partners = Vec::with_capacity(left.num_rows());
+        for_each_key(&keys, left.num_rows(), &mut |row, key| {
+            let known = key.filter(|_| times.is_valid(row));
+            partners.push(known.and_then(|key| self.partner(key, times.value(row), sides.times.1)));
+        })?;
+        let mut partners = UInt64Array::from(partners);
         let joined = |partners: &UInt64Array| -> Result<Vec<ArrayRef>> {
             let right = self.rows.columns().iter().map(|c| match c.is_empty() {
                 true => Ok(new_null_array(c.data_type(), left.num_rows())),
@@ -176,7 +229,6 @@ impl RightSide {
         let loose = Arc::new(Schema::new(
             schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
         ));
-        let mut partners = partners;
         if let Some(rest) = &sides.rest {
             let held = rest.evaluate(&batch(joined(&partners)?, &loose)?)?.into_array(left.num_rows())?;
             let held = prep_null_mask_filter(held.as_boolean());
@@ -260,14 +312,14 @@ impl ExecutionPlan for AsofExec {
             let gather = async {
                 let memory = MemoryConsumer::new("AsofExec").register(context.memory_pool());
                 let mut stream = right.execute(0, context)?;
-                let mut batches = Vec::new();
+                let mut arriving = Arriving::default();
                 while let Some(batch) = stream.try_next().await? {
-                    // The rows are held twice, unsorted and sorted, plus their keys and times.
-                    memory.try_grow(batch.get_array_memory_size() * 3)?;
-                    batches.push(batch);
+                    // The rows are held twice while they become one batch, plus the key, the time and the place of each.
+                    let each = size_of::<u32>() + size_of::<i64>() + size_of::<(i64, u64)>();
+                    memory.try_grow(batch.get_array_memory_size() * 2 + batch.num_rows() * each)?;
+                    arriving.add(batch, &sides)?;
                 }
-                let rows = concat_batches(&right.schema(), &batches)?;
-                Ok::<_, DataFusionError>(Arc::new(RightSide::of(&rows, &sides, memory)?))
+                Ok::<_, DataFusionError>(Arc::new(arriving.sorted(&right.schema(), memory)?))
             };
             let right_side = Arc::clone(once.get_or_try_init(|| gather).await?);
             Ok::<_, DataFusionError>(left.map(move |batch| {
