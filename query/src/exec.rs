@@ -18,6 +18,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use ebbtide::{ScanReport, ScanUnit};
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Reads a collection.
 #[derive(Debug)]
@@ -193,7 +194,7 @@ impl ExecutionPlan for BucketScanExec {
             hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
         };
         let mut batches = batches_of_units(units, Arc::clone(&self.schema), self.limit, hidden);
-        let counted = std::iter::from_fn(move || {
+        let mut counted = std::iter::from_fn(move || {
             let timer = baseline.elapsed_compute().timer();
             let next = batches.next();
             timer.done();
@@ -202,7 +203,16 @@ impl ExecutionPlan for BucketScanExec {
             }
             next
         });
-        let stream = futures::stream::iter(counted);
+        // A task that waited for another one, as for the smaller side of a join, was woken on that one's thread, and no other
+        // thread takes it over while that one goes on. So a part of a scan gives its thread away before it begins.
+        let mut begun = self.partitions.len() < 2;
+        let stream = futures::stream::poll_fn(move |context| {
+            if !std::mem::replace(&mut begun, true) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(counted.next())
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
     }
 
