@@ -5,7 +5,7 @@ mod sql;
 use crate::args::{Cli, LogFormatName, ServeArgs};
 use crate::copies::ship_options;
 use crate::{Failure, files, filter, open, say};
-use ebbtide::{Following, ShipOptions, Shipping};
+use ebbtide::{FileAccess, Following, ShipOptions, Shipping};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Served {
 }
 
 /// The settings of the configuration, and over them those of the options.
-fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Settings {
+fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Result<Settings, Failure> {
     let mut settings = config.settings();
     settings.listen = args.listen.unwrap_or(settings.listen);
     settings.mongodb = args.mongodb.or(settings.mongodb);
@@ -73,7 +73,9 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Settings {
         settings.tls = Some(TlsFiles { cert: cert.clone(), key: key.clone() });
     }
     settings.grace = args.grace.map_or(settings.grace, Duration::from_secs);
-    settings
+    let folders = if args.client_folder.is_empty() { &config.client_folders } else { &args.client_folder };
+    settings.files = FileAccess::below(folders)?;
+    Ok(settings)
 }
 
 /// What is kept alive with a database that is shipped or followed.
@@ -112,14 +114,14 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     };
     begin_log(format);
     let served = Served::of(cli, args, &config);
-    let settings = settings(args, &config, &served);
+    let settings = settings(args, &config, &served)?;
     let ship = ship(args, &config)?;
     if served.is_many && (ship.is_some() || args.follow.is_some()) {
         return Err(Failure::usage("one database is shipped or followed, not a folder of them: drop --dbs"));
     }
     runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let sql = sql::Engine::new(settings.sql_memory_bytes)?;
+        let sql = sql::Engine::new(settings.sql_memory_bytes, settings.files.clone())?;
         let (databases, copied) = match &args.follow {
             Some(url) => {
                 let following = open::replica(&served.folder, url)?;

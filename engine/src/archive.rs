@@ -28,7 +28,6 @@ use bytes::Bytes;
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Code, Value};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -389,16 +388,6 @@ pub(crate) fn parse_expire_into(value: &Value) -> Result<Option<String>> {
     let url = ebbtide_ttl::parse_expire_into(value)?;
     url.as_ref().map_or(Ok(()), |url| check_url("expireInto", url))?;
     Ok(url)
-}
-
-/// Whether a command document makes a folder of this machine an archive or a published table. A server does not do that for its clients.
-#[must_use]
-pub fn archives_into_folder(command: &Map<String, Json>) -> bool {
-    let is_folder = |url: &Json| url.as_str().is_some_and(|url| url.starts_with("file:"));
-    let published = command.get("to").filter(|_| command.contains_key("publish"));
-    let indexes = command.get("indexes").and_then(Json::as_array).into_iter().flatten();
-    let of_indexes = indexes.chain(command.get("index")).filter_map(|index| index.get("expireInto"));
-    [command.get("expireInto"), published].into_iter().flatten().chain(of_indexes).any(is_folder)
 }
 
 /// Longest URL of a place, in bytes.

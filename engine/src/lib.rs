@@ -53,6 +53,7 @@ mod documents;
 mod engine;
 mod error;
 mod fields;
+mod file_access;
 mod files;
 mod framed;
 pub mod fs;
@@ -87,7 +88,6 @@ mod wal;
 pub use crate::archive::{
     ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveInfo, ArchiveNumber, ArchivePart, ArchivePlace,
     ArchivePlaces, ArchiveRead, ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit,
-    archives_into_folder,
 };
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
@@ -111,6 +111,7 @@ pub use crate::documents::pace::Stop;
 pub use crate::documents::snapshot::{Document, DocumentsSnapshot, FindReport};
 pub use crate::documents::usage::IndexUse;
 pub use crate::error::{Error, ErrorKind, Result};
+pub use crate::file_access::FileAccess;
 pub use crate::hand_off::sink::{ExpiredBucket, ExpirySink, SinkError};
 pub use crate::ladder::DumpedRung;
 pub use crate::manifest::SweepRecord;

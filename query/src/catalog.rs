@@ -10,7 +10,7 @@ use crate::provider::CollectionTable;
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::TableType;
 use ebbtide::DocumentColumns;
@@ -196,10 +196,7 @@ impl SchemaProvider for Collections {
         match self.tables.get(name) {
             Some(table) => Ok(Some(table)),
             None if !crate::files::is_file(name) => Ok(None),
-            None => {
-                self.context.check_file(name).map_err(|e| DataFusionError::External(Box::new(e)))?;
-                crate::files::table(name, &self.context.state()).await
-            }
+            None => crate::files::table(name, self.context.files(), &self.context.state()).await,
         }
     }
 

@@ -4,14 +4,13 @@
 //! made for each statement, into plans and streams. The snapshot lives as long as they do, so an idle session keeps no
 //! dropped file on disk.
 
-use crate::error::QueryError;
 use crate::scan_spec::ScanSpec;
 use chrono::{DateTime, Utc};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::context::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use ebbtide::{Database, ScanReport, Snapshot};
-use ebbtide_ttl::{Code, Timestamp};
+use ebbtide::{Database, FileAccess, ScanReport, Snapshot};
+use ebbtide_ttl::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +33,7 @@ pub(crate) struct StatementContext {
     /// The session, for planning while the statement runs.
     session: SessionContext,
     /// Whether files may be read and written by their paths.
-    files: bool,
+    files: FileAccess,
     trace: ScanTrace,
     /// Machines that answer parts of the statement.
     #[cfg(feature = "workers")]
@@ -50,7 +49,7 @@ impl fmt::Debug for StatementContext {
 }
 
 impl StatementContext {
-    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext, files: bool) -> Self {
+    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext, files: FileAccess) -> Self {
         StatementContext {
             database,
             snapshot,
@@ -76,13 +75,9 @@ impl StatementContext {
         self.workers.as_ref()
     }
 
-    /// Refuses a file where the session has none.
-    pub(crate) fn check_file(&self, what: &str) -> Result<(), QueryError> {
-        if self.files {
-            return Ok(());
-        }
-        let message = format!("{what}: statements that come over the network read and write no files of the server");
-        Err(QueryError::new(Code::IllegalOperation, message))
+    /// The files that the statement may name.
+    pub(crate) fn files(&self) -> &FileAccess {
+        &self.files
     }
 
     /// The context of the statement that a configuration was made for.

@@ -16,7 +16,7 @@ use datafusion::common::DataFusionError;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::context::SessionState;
-use ebbtide::suggest;
+use ebbtide::{FileAccess, suggest};
 use ebbtide_ttl::Code;
 use reader::{Result, wrong};
 use serde_json::{Map, Value, json};
@@ -123,17 +123,22 @@ impl Request {
         Some(Request { format, paths: vec![name.to_owned()], options: Map::new() })
     }
 
-    /// The files that exist.
-    fn files(&self) -> Result<Vec<PathBuf>> {
+    /// The files that exist, if they may be read.
+    fn files(&self, access: &FileAccess) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.paths {
+            // Also which files there are is said only where they may be read.
+            access.check(path, Path::new(fixed_part(path)))?;
             if Path::new(path).is_file() {
-                files.push(PathBuf::from(path));
+                files.push(access.check(path, Path::new(path))?);
                 continue;
             }
             let matches = glob::glob(path).map_err(|e| wrong(format!("'{path}' is not a pattern: {e}")))?;
             let before = files.len();
             files.extend(matches.filter_map(std::result::Result::ok).filter(|path| path.is_file()));
+            for file in &mut files[before..] {
+                *file = access.check(path, file)?;
+            }
             if files.len() == before {
                 let here = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
                 let what = if path.contains(['*', '?', '[']) { "no file matches" } else { "there is no file" };
@@ -147,11 +152,22 @@ impl Request {
     }
 }
 
+/// The folder of all files that a pattern can match; the path itself, if it is no pattern or leads out of that folder.
+fn fixed_part(path: &str) -> &str {
+    let known = path.find(['*', '?', '[']).map(|at| path[..at].rfind('/').map_or(".", |at| &path[..=at]));
+    let leads_out = path.split('/').any(|part| part == "..");
+    known.filter(|_| !leads_out).unwrap_or(path)
+}
+
 /// The table for a name, if it is the name of a file.
-pub(crate) async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+pub(crate) async fn table(
+    name: &str,
+    access: &FileAccess,
+    state: &SessionState,
+) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
     let Some(request) = Request::of(name) else { return Ok(None) };
     let external = |error: QueryError| DataFusionError::External(Box::new(error));
-    let files = request.files().map_err(external)?;
+    let files = request.files(access).map_err(external)?;
     if request.format == Format::Parquet {
         return parquet(&files, state).await.map(Some);
     }

@@ -28,7 +28,7 @@ use datafusion_pg_catalog::pg_catalog::{
     PgCatalogSchemaProvider, PgCatalogStaticTables, create_current_database_udf, setup_pg_catalog,
 };
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
-use ebbtide::Database;
+use ebbtide::{Database, FileAccess};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -95,7 +95,7 @@ impl Names {
     fn schema(&self, catalog: &str, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let tables = self.tables.upgrade().filter(|_| catalog == self.catalog && name != PG_CATALOG)?;
         let (database, snapshot) = (self.database.clone(), self.database.snapshot());
-        let context = Arc::new(StatementContext::new(database, snapshot, self.session.clone(), false));
+        let context = Arc::new(StatementContext::new(database, snapshot, self.session.clone(), FileAccess::none()));
         StatementCatalog::new(&context, &tables).schema(name)
     }
 }

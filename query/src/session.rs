@@ -31,7 +31,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use ebbtide::{Database, Snapshot};
+use ebbtide::{Database, FileAccess, Snapshot};
 use ebbtide_ttl::{Code, Timestamp};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
@@ -57,9 +57,9 @@ pub struct SessionSettings {
     pub memory_bytes: usize,
     /// Number of threads that a statement uses, at least 1. Default: `None`, one for each core.
     pub partitions: Option<usize>,
-    /// Whether statements may read and write files by their paths: `FROM 'x.csv'`, `read_csv`, external tables, `COPY ... TO`.
-    /// A server refuses this to its clients, whose files they are not. Default: yes.
-    pub files: bool,
+    /// The files that statements may read and write by their paths: `FROM 'x.csv'`, `read_csv`, external tables, `COPY ... TO`,
+    /// and folders as archives and published tables. A server restricts its clients to folders that its operator names. Default: all.
+    pub files: FileAccess,
     /// The client of PostgreSQL's protocol that the session is for, if it is: it finds `pg_catalog` there. Default: `None`.
     #[cfg(feature = "postgres")]
     pub postgres: Option<crate::postgres::PostgresClient>,
@@ -89,7 +89,7 @@ impl Default for SessionSettings {
             now: None,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             partitions: None,
-            files: true,
+            files: FileAccess::All,
             #[cfg(feature = "postgres")]
             postgres: None,
             #[cfg(feature = "workers")]
@@ -175,7 +175,7 @@ pub struct Session {
     database: Database,
     tables: Arc<SessionTables>,
     now: Option<Timestamp>,
-    files: bool,
+    files: FileAccess,
     /// Ends joins that return nothing for a long time.
     stop: Stop,
     planning: Planning,
@@ -243,7 +243,7 @@ impl Session {
         if let Some(client) = &settings.postgres {
             crate::postgres::register(&context, &database, &tables, client)?;
         }
-        let (now, files, writes) = (settings.now, settings.files, PreparedWrites::default());
+        let (now, files, writes) = (settings.now, settings.files.clone(), PreparedWrites::default());
         Ok(Session {
             context,
             database,
@@ -351,7 +351,7 @@ impl Session {
         let (database, snapshot) = (self.database.clone(), self.snapshot());
         #[cfg(feature = "workers")]
         let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
-        let context = StatementContext::new(database, snapshot, self.context.clone(), self.files);
+        let context = StatementContext::new(database, snapshot, self.context.clone(), self.files.clone());
         #[cfg(feature = "workers")]
         let context = context.with_workers(workers);
         Arc::new(context)

@@ -93,7 +93,7 @@ pub(crate) fn server_status(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let mut engines = Map::new();
     for (_, database) in shared.databases.all() {
         let status: Map<_, _> = [("serverStatus".to_owned(), Json::from(1))].into_iter().collect();
-        add_up(&mut engines, json::run(&database, status)?);
+        add_up(&mut engines, json::run(&database, &shared.settings.files, status)?);
     }
     let get = |counter: &AtomicU64| reply::count(counter.load(Ordering::Relaxed));
     let counters = &shared.counters;

@@ -8,7 +8,7 @@ use crate::error::{CommandError, Result};
 use crate::{json, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use ebbtide::{Database, DocumentsOptions, HoldInfo};
+use ebbtide::{Database, DocumentsOptions, FileAccess, HoldInfo};
 use ebbtide_documents::{Filter, Purpose};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
@@ -27,10 +27,14 @@ fn existing(command: &Command<'_>, collection: &str) -> Result<Database> {
     command.existing()?.ok_or_else(missing)
 }
 
+fn files<'c>(command: &'c Command<'_>) -> &'c FileAccess {
+    &command.shared.settings.files
+}
+
 /// Runs a command on one collection that the engine knows as it is.
 pub(crate) fn through_engine(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let collection = command.collection()?;
-    let mut answer = json::run(&existing(command, collection)?, json::of(command))?;
+    let mut answer = json::run(&existing(command, collection)?, files(command), json::of(command))?;
     if let Some(Json::String(_)) = answer.get("ns") {
         answer.insert("ns".to_owned(), Json::from(command.namespace(collection)));
     }
@@ -45,7 +49,7 @@ pub(crate) fn create(command: &Command<'_>) -> Result<RawDocumentBuf> {
         let what = format!("Collection {} already exists.", command.namespace(collection));
         return Err(CommandError::new(Code::NamespaceExists, what));
     }
-    json::run(&database, json::of(command))?;
+    json::run(&database, files(command), json::of(command))?;
     Ok(reply::done())
 }
 
@@ -65,7 +69,7 @@ pub(crate) fn rename(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let mut renamed = json::of(command);
     renamed.insert("renameCollection".to_owned(), Json::from(from));
     renamed.insert("to".to_owned(), Json::from(to));
-    json::run(&found, renamed)?;
+    json::run(&found, files(command), renamed)?;
     Ok(reply::done())
 }
 
@@ -99,7 +103,7 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
         DocumentsOptions::default().add_indexes(indexes)?;
     }
     let is_new = ensure_collection(command, &database, collection)?;
-    let mut answer = json::run(&database, request)?;
+    let mut answer = json::run(&database, files(command), request)?;
     if answer.contains_key("createdCollectionAutomatically") {
         answer.insert("createdCollectionAutomatically".to_owned(), Json::from(is_new));
     }
@@ -145,7 +149,7 @@ pub(crate) fn list(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let name_only = command.flag("nameOnly")?.unwrap_or(false);
     let mut listed = Vec::new();
     if let Some(database) = command.existing()? {
-        for one in batch_of(json::run(&database, one_member("listCollections"))?) {
+        for one in batch_of(json::run(&database, files(command), one_member("listCollections"))?) {
             let mut one = one;
             if one.get("type").and_then(Json::as_str) == Some("collection") {
                 one.insert("idIndex".to_owned(), json!({"v": 2, "key": {"_id": 1}, "name": "_id_"}));
@@ -192,7 +196,7 @@ pub(crate) fn indexes_of(command: &Command<'_>) -> Result<Vec<RawDocumentBuf>> {
     let collection = command.collection()?;
     let database = existing(command, collection)?;
     let request: Map<_, _> = [("listIndexes".to_owned(), Json::from(collection))].into_iter().collect();
-    let made = batch_of(json::run(&database, request)?);
+    let made = batch_of(json::run(&database, files(command), request)?);
     let mut listed = Vec::new();
     if database.documents(collection).is_ok() {
         listed.push(rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
@@ -221,7 +225,8 @@ fn scale(command: &Command<'_>) -> Result<i64> {
 
 fn figures_of(database: &Database, collection: &str) -> Result<Map<String, Json>> {
     let request = [("collStats".to_owned(), Json::from(collection))];
-    json::run(database, request.into_iter().collect())
+    // Nothing in it names a file.
+    json::run(database, &FileAccess::All, request.into_iter().collect())
 }
 
 pub(crate) fn stats(command: &Command<'_>) -> Result<RawDocumentBuf> {

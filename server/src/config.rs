@@ -38,6 +38,9 @@ pub struct Config {
     pub insecure: Option<bool>,
     /// [`Settings::grace`].
     pub grace_seconds: Option<u64>,
+    /// The folders of [`Settings::files`].
+    #[serde(default)]
+    pub client_folders: Vec<PathBuf>,
     /// How the log looks.
     pub log_format: Option<LogFormat>,
     #[serde(default)]

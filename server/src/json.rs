@@ -4,7 +4,7 @@ use crate::command::Command;
 use crate::error::{CommandError, Result};
 use crate::reply;
 use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf};
-use ebbtide::Database;
+use ebbtide::{Database, FileAccess};
 use ebbtide_documents::json::{WRAPPERS, to_canonical_value, value_from_json};
 use ebbtide_ttl::{Code, Value};
 use serde_json::{Map, Value as Json};
@@ -17,12 +17,8 @@ pub(crate) fn of(command: &Command<'_>) -> Map<String, Json> {
 }
 
 /// Runs a command of the engine.
-pub(crate) fn run(database: &Database, command: Map<String, Json>) -> Result<Map<String, Json>> {
-    if ebbtide::archives_into_folder(&command) {
-        let what =
-            "clients make no folder of the server an archive or a published table; its operator does, with ebbtide sql";
-        return Err(CommandError::new(Code::IllegalOperation, what.to_owned()));
-    }
+pub(crate) fn run(database: &Database, files: &FileAccess, command: Map<String, Json>) -> Result<Map<String, Json>> {
+    files.check_command(&command)?;
     match database.run_command(&Json::Object(command))? {
         Json::Object(mut reply) => {
             reply.remove("ok");

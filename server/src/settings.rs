@@ -2,6 +2,7 @@
 
 use crate::accounts::AccountsFile;
 use crate::frame::MESSAGE_BYTES_MAX;
+use ebbtide::FileAccess;
 use ebbtide_ttl::Precision;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -101,6 +102,8 @@ pub struct Settings {
     pub write_wait_max: Duration,
     /// Documents that one account may insert, update and delete in a second, on average. Default: no limit.
     pub rows_per_second_max: Option<u64>,
+    /// The folders of this machine that clients may read and write by their paths, and archive and publish to. Default: none.
+    pub files: FileAccess,
     /// Whether a write creates the collection that it names, as in MongoDB. Default: yes.
     pub auto_create: bool,
     /// How collections come into being that line protocol and remote write write to.
@@ -142,6 +145,7 @@ impl Default for Settings {
             statement_max: None,
             write_wait_max: Duration::from_secs(30),
             rows_per_second_max: None,
+            files: FileAccess::none(),
             auto_create: true,
             auto_create_lines: AutoCreate::default(),
             prometheus: Prometheus::default(),

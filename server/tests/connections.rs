@@ -372,7 +372,7 @@ async fn a_client_makes_no_folder_of_the_server_an_archive() {
     ] {
         let refused = ask(&mut stream, &command).await;
         assert_eq!(refused.get_str("codeName").unwrap(), "IllegalOperation", "{command:?}: {refused:?}");
-        assert!(refused.get_str("errmsg").unwrap().contains("an archive or a published table"), "{refused:?}");
+        assert!(refused.get_str("errmsg").unwrap().contains("an archive or a table in a folder"), "{refused:?}");
     }
     let listed = ask(&mut stream, &rawdoc! { "listCollections": 1, "$db": "db" }).await;
     assert!(!format!("{listed:?}").contains("file:///tmp/x"), "{listed:?}");

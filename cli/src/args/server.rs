@@ -33,6 +33,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
+    /// Folder that clients may use by its path: to read files as tables, and as administrators to write files, to archive and to
+    /// publish; can be given several times
+    #[arg(long, value_name = "DIR")]
+    pub(crate) client_folder: Vec<PathBuf>,
+
     /// Certificate for TLS and then those of its issuers, in PEM form; without it connections are not encrypted
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use crate::Failure;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
-use ebbtide::Database;
+use ebbtide::{Database, FileAccess};
 use ebbtide_query::output::{Format, ResultWriter, TableStyle, json_rows};
 use ebbtide_query::postgres::{self, PostgresClient};
 use ebbtide_query::statement::{self, Statement, StatementKind};
@@ -30,15 +30,16 @@ const BATCHES_AHEAD: usize = 2;
 #[derive(Debug)]
 pub(super) struct Engine {
     memory: SharedMemory,
+    files: FileAccess,
     /// Always there until it is dropped.
     threads: Option<Runtime>,
 }
 
 impl Engine {
-    /// With so many bytes of memory for all statements together.
-    pub(super) fn new(memory_bytes: usize) -> Result<Engine, Failure> {
+    /// With this memory for all statements together, and the files that they may name.
+    pub(super) fn new(memory_bytes: usize, files: FileAccess) -> Result<Engine, Failure> {
         let threads = runtime::Builder::new_multi_thread().thread_name("sql").enable_all().build()?;
-        Ok(Engine { memory: SharedMemory::new(memory_bytes)?, threads: Some(threads) })
+        Ok(Engine { memory: SharedMemory::new(memory_bytes)?, files, threads: Some(threads) })
     }
 }
 
@@ -279,7 +280,7 @@ impl Sql for Engine {
         let named =
             |(database, user): (&str, &str)| PostgresClient { database: database.to_owned(), user: user.to_owned() };
         let (postgres, is_postgres) = (client.map(named), client.is_some());
-        let settings = SessionSettings { files: false, postgres, ..SessionSettings::default() };
+        let settings = SessionSettings { files: self.files.clone(), postgres, ..SessionSettings::default() };
         let session = Session::sharing(database, &settings, &self.memory).map_err(failed)?;
         Ok(Arc::new(Connected { session, threads, is_postgres }))
     }

@@ -184,7 +184,7 @@ fn what_is_wrong_is_told_with_a_status_and_a_code() {
         ("COPY w TO 'x.csv'", 400, "IllegalOperation", "no files"),
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", 400, "IllegalOperation", "no files"),
         ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'", 400, "IllegalOperation", "no files"),
-        ("SET datafusion.runtime.temp_directory = '/'", 400, "IllegalOperation", "no files"),
+        ("SET datafusion.runtime.temp_directory = '/'", 400, "IllegalOperation", "network"),
     ] {
         let reply = http.sql(statement);
         let body = reply.json();
@@ -212,6 +212,60 @@ fn what_is_wrong_is_told_with_a_status_and_a_code() {
     let late = http.sql("SELECT 10 / (value - 900000) AS x FROM generate_series(1, 1000000)");
     assert!(late.status == 200 && !late.is_whole, "{}", late.head);
     assert!(http.metric("ebbtide_server_sql_failed_total") >= 20);
+    http.end();
+}
+
+#[expect(clippy::disallowed_methods, reason = "files of other programs")]
+#[test]
+fn clients_use_files_in_the_folders_that_the_operator_names() {
+    let folders = tempfile::tempdir().unwrap();
+    let (shared, private) = (folders.path().join("shared"), folders.path().join("private"));
+    for folder in [&shared, &private] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::write(folder.join("x.csv"), "s,temp\nroof,21\nyard,20\n").unwrap();
+    }
+    let http = weather(&["--client-folder", shared.to_str().unwrap()]);
+    let at = |statement: &str| {
+        let statement =
+            statement.replace("SHARED", shared.to_str().unwrap()).replace("PRIVATE", private.to_str().unwrap());
+        http.sql(&statement)
+    };
+    for statement in
+        ["SELECT temp FROM 'SHARED/x.csv' WHERE s = 'roof'", "SELECT temp FROM 'SHARED/*.csv' WHERE s = 'roof'"]
+    {
+        assert_eq!(at(statement).json(), json!([{"temp": 21}]), "{statement}");
+    }
+    for statement in [
+        "COPY (SELECT temp FROM w) TO 'SHARED/w.parquet'",
+        "ALTER COLLECTION w EXPIRE AFTER 20000 DAYS INTO 'file://SHARED/archive'",
+        "PUBLISH w TO 'file://SHARED/table'",
+    ] {
+        let reply = at(statement);
+        assert!(reply.status < 300, "{statement}: {}", reply.text());
+    }
+    assert!(shared.join("w.parquet").exists());
+    assert_eq!(at("SELECT count(*) AS n FROM 'SHARED/w.parquet'").json(), at("SELECT count(*) AS n FROM w").json());
+    for statement in [
+        "SELECT * FROM 'PRIVATE/x.csv'",
+        "SELECT * FROM 'SHARED/../private/x.csv'",
+        "SELECT * FROM 'SHARED/../private/*.csv'",
+        "SELECT * FROM 'SHARED/*/../../private/x.csv'",
+        "SELECT * FROM 'PRIVATE/none*.csv'",
+        "SELECT * FROM read_csv('file://PRIVATE/x.csv')",
+        "COPY w TO 'PRIVATE/w.parquet'",
+        "COPY w TO 'file://SHARED/w.csv'",
+        "COPY w TO 'SHARED/../private/w.csv'",
+        "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'PRIVATE/x.csv'",
+        "ALTER COLLECTION w SET expireInto = 'file://PRIVATE/archive'",
+        "ALTER COLLECTION w SET expireInto = 'file://SHARED/../private/archive'",
+        "PUBLISH w TO 'file://PRIVATE/table'",
+        "SET datafusion.runtime.temp_directory = '/'",
+    ] {
+        let reply = at(statement);
+        let body = reply.json();
+        assert_eq!((reply.status, body["codeName"].as_str()), (400, Some("IllegalOperation")), "{statement}: {body}");
+    }
+    assert_eq!(std::fs::read_dir(&private).unwrap().count(), 1);
     http.end();
 }
 

@@ -20,9 +20,10 @@ use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast;
-use ebbtide::{CollectionSnapshot, Replaces};
+use ebbtide::{CollectionSnapshot, FileAccess, Replaces};
 use ebbtide_ttl::Code;
 use futures::StreamExt;
+use std::path::Path;
 use std::sync::Arc;
 
 impl Session {
@@ -43,9 +44,8 @@ impl Session {
     async fn sql_inner(&self, statement: &Statement, stack: usize) -> Result<StatementStream, Failure> {
         let context = self.begin();
         let ParsedStatement { statement: parsed, headings } = parse(statement, stack, &context)?;
-        if let Some(what) = uses_files(&parsed) {
-            context.check_file(what)?;
-        }
+        let mut parsed = parsed;
+        check_files(&mut parsed, context.files())?;
         let Some(parsed) = self.prepared_write(parsed, &context).await? else {
             return Ok(StatementStream::message("done"));
         };
@@ -268,22 +268,35 @@ fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<(
     Ok(())
 }
 
-/// What a statement does with files, beside reading them as tables.
-fn uses_files(statement: &DfStatement) -> Option<&'static str> {
-    match statement {
-        DfStatement::CopyTo(_) => Some("COPY ... TO"),
-        DfStatement::CreateExternalTable(_) => Some("CREATE EXTERNAL TABLE"),
-        DfStatement::Explain(explain) => uses_files(&explain.statement),
-        // Where statements that need more memory than there is keep their rows.
-        DfStatement::Statement(inner) => match inner.as_ref() {
-            ast::Statement::Set(set) if set.to_string().to_lowercase().contains("datafusion.runtime") => {
-                Some("SET datafusion.runtime")
+/// Refuses what a statement may not do with files, beside reading them as tables; the paths that it may use are those that were checked.
+fn check_files(statement: &mut DfStatement, files: &FileAccess) -> Result<()> {
+    let (what, paths) = match statement {
+        DfStatement::CopyTo(copy) => ("COPY ... TO", std::slice::from_mut(&mut copy.target)),
+        DfStatement::CreateExternalTable(table) => ("CREATE EXTERNAL TABLE", table.locations.as_mut_slice()),
+        DfStatement::Explain(explain) => return check_files(&mut explain.statement, files),
+        DfStatement::Statement(inner) => {
+            let what = match inner.as_ref() {
+                // Where statements that need more memory than there is keep their rows.
+                ast::Statement::Set(set) if set.to_string().to_lowercase().contains("datafusion.runtime") => {
+                    "SET datafusion.runtime"
+                }
+                ast::Statement::Copy { .. } => "COPY",
+                _ => return Ok(()),
+            };
+            if files.is_unrestricted() {
+                return Ok(());
             }
-            ast::Statement::Copy { .. } => Some("COPY"),
-            _ => None,
-        },
-        _ => None,
+            let message = format!("{what} is not allowed in statements that come over the network");
+            return Err(QueryError::new(Code::IllegalOperation, message));
+        }
+        _ => return Ok(()),
+    };
+    if !files.is_unrestricted() {
+        for path in paths {
+            *path = files.check(what, Path::new(path.as_str()))?.to_string_lossy().into_owned();
+        }
     }
+    Ok(())
 }
 
 /// Refuses statements that DataFusion would report as done although they have no effect, or none beyond this session.

@@ -48,9 +48,7 @@ impl Session {
         done: &str,
         lenient: bool,
     ) -> Result<StatementStream> {
-        if ebbtide::archives_into_folder(document) {
-            self.begin().check_file("an archive or a table in a folder")?;
-        }
+        self.files.check_command(document)?;
         let (command, name) = match document.iter().next() {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
             _ => ("", ""),

@@ -22,7 +22,7 @@ use datafusion_distributed::{
     DistributedExt, NetworkBoundaryExt, Worker, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse,
     WorkerQueryContext,
 };
-use ebbtide::CopyReader;
+use ebbtide::{CopyReader, FileAccess};
 use ebbtide_ttl::Code;
 use std::fmt;
 use std::net::SocketAddr;
@@ -173,7 +173,7 @@ impl Sessions {
             opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map_err(external)?;
         let plain = template.with_config(config.clone()).build();
         let session = SessionContext::new_with_state(plain.clone());
-        let context = Arc::new(StatementContext::new(database, snapshot.at(pinned.now), session, false));
+        let context = Arc::new(StatementContext::new(database, snapshot.at(pinned.now), session, FileAccess::none()));
         let mut planning = plain.clone();
         planning.config_mut().set_extension(Arc::clone(&context));
         let mut state = plain;
