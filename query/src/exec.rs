@@ -203,8 +203,8 @@ impl ExecutionPlan for BucketScanExec {
             }
             next
         });
-        // A task that waited for another one, as for the smaller side of a join, was woken on that one's thread, and no other
-        // thread takes it over while that one goes on. So a part of a scan gives its thread away before it begins.
+        // A task that waits for another one, such as for the hash table of a join, is woken on that one's thread, in a slot from
+        // which tokio lets no other thread steal. So each partition yields once before its first batch.
         let mut begun = self.partitions.len() < 2;
         let stream = futures::stream::poll_fn(move |context| {
             if !std::mem::replace(&mut begun, true) {

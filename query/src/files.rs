@@ -127,17 +127,17 @@ impl Request {
     fn files(&self, access: &FileAccess) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.paths {
-            // Also which files there are is said only where they may be read.
-            access.check(path, Path::new(fixed_part(path)))?;
+            // Also for files that do not exist: a client must not learn which files there are.
+            access.check("reading a file", Path::new(fixed_part(path)))?;
             if Path::new(path).is_file() {
-                files.push(access.check(path, Path::new(path))?);
+                files.push(access.check("reading a file", Path::new(path))?);
                 continue;
             }
             let matches = glob::glob(path).map_err(|e| wrong(format!("'{path}' is not a pattern: {e}")))?;
             let before = files.len();
             files.extend(matches.filter_map(std::result::Result::ok).filter(|path| path.is_file()));
             for file in &mut files[before..] {
-                *file = access.check(path, file)?;
+                *file = access.check("reading a file", file)?;
             }
             if files.len() == before {
                 let here = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
