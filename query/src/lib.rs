@@ -48,6 +48,7 @@ mod provider;
 mod pushdown;
 mod scan_spec;
 mod session;
+mod sorted_runs;
 mod sql;
 pub mod statement;
 pub mod system;

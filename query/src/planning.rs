@@ -23,7 +23,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::prelude::SessionConfig;
-use plans::{ExecutablePlan, groups_by_doubles};
+use plans::{ExecutablePlan, needs_all_groups};
 use std::sync::Arc;
 
 /// Up to this many rows are read by one thread.
@@ -99,7 +99,7 @@ impl Planning {
             }
         };
         let mut state = state;
-        if groups_by_doubles(&plan)? {
+        if needs_all_groups(&plan)? {
             state.config_mut().options_mut().optimizer.enable_topk_aggregation = false;
         }
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;

@@ -18,6 +18,7 @@ use crate::filter_projections::SplitFilters;
 use crate::frames::FastFrames;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
+use crate::sorted_runs::SortRuns;
 use crate::statement::{self, Statement, StatementKind};
 use crate::{functions, system};
 use datafusion::arrow::array::RecordBatch;
@@ -233,6 +234,7 @@ impl Session {
         SplitFilters::add_to(&mut rules);
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));
+        rules.push(Arc::new(SortRuns));
         let state = state.with_physical_optimizer_rules(rules);
         #[cfg(feature = "postgres")]
         let state = if settings.postgres.is_some() { crate::postgres::with_types(state) } else { state };

@@ -221,7 +221,7 @@ impl Frames {
             keys.get(range.clone()).unwrap_or_default().iter().for_each(|key| self.order.values.push(*key));
             self.order.rows += range.len();
             for (slide, arg) in self.slides.iter_mut().zip(&args) {
-                slide.add(&arg.slice(range.start, range.len()));
+                slide.add(&arg.slice(range.start, range.len()))?;
             }
             self.advance(false)?;
         }
@@ -276,7 +276,9 @@ impl Frames {
         let Some(batch) = self.waiting.pop_front_if(|batch| batch.num_rows() <= answered) else { return Ok(None) };
         self.waiting_bytes -= batch.get_array_memory_size();
         let mut columns = batch.columns().to_vec();
-        columns.extend(self.slides.iter_mut().map(|slide| slide.take(batch.num_rows())));
+        for slide in &mut self.slides {
+            columns.push(slide.take(batch.num_rows())?);
+        }
         self.account()?;
         Ok(Some(RecordBatch::try_new(Arc::clone(&self.plan.schema), columns)?))
     }

@@ -3,7 +3,8 @@
 use super::spec::{Function, Kind, Spec, Unit};
 use crate::functions::{double_is_wanted, whole_sum_beyond};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
-use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,6 +83,8 @@ enum Inside {
     /// Those that may become the wanted one, best first.
     WholeExtreme(VecDeque<(usize, i64)>),
     DoubleExtreme(VecDeque<(usize, f64)>),
+    /// Nothing is kept: the answer is a row's value, or its number.
+    Rows,
 }
 
 /// Answers for rows, in order.
@@ -112,8 +115,8 @@ impl Slide {
             Kind::Double => Values::Double(Kept::default()),
             Kind::Any => Values::Any(Kept::default()),
         };
-        let doubles = spec.function == Function::Avg || (spec.kind == Kind::Double && spec.function != Function::Count);
-        let answers = if doubles { Answers::Double(Vec::new()) } else { Answers::Whole(Vec::new()) };
+        let answers =
+            if spec.result == DataType::Float64 { Answers::Double(Vec::new()) } else { Answers::Whole(Vec::new()) };
         let inside = empty(&spec);
         Slide { spec, values, inside, start: 0, end: 0, next: 0, answers }
     }
@@ -123,9 +126,12 @@ impl Slide {
     }
 
     /// Adds the values of further rows of the partition.
-    pub(super) fn add(&mut self, values: &ArrayRef) {
+    pub(super) fn add(&mut self, values: &ArrayRef) -> Result<()> {
         match &mut self.values {
-            Values::Whole(kept) => values.as_primitive::<Int64Type>().iter().for_each(|value| kept.push(value)),
+            Values::Whole(kept) => {
+                let values = cast(values, &DataType::Int64)?;
+                values.as_primitive::<Int64Type>().iter().for_each(|value| kept.push(value));
+            }
             Values::Double(kept) => values.as_primitive::<Float64Type>().iter().for_each(|value| kept.push(value)),
             Values::Any(kept) => {
                 let nulls = values.logical_nulls();
@@ -133,6 +139,7 @@ impl Slide {
                 (0..values.len()).for_each(|row| kept.push(is_valid(row)));
             }
         }
+        Ok(())
     }
 
     /// Answers for as many rows as can be told; all of them if the partition is `closed`.
@@ -288,6 +295,15 @@ impl Slide {
                 answers.push((*count > 0).then(|| if average { total / *count as f64 } else { total }));
             }
             (Inside::Count(count), Answers::Whole(answers)) => answers.push(Some(*count as i64)),
+            (Inside::Rows, Answers::Whole(answers)) => answers.push(match &self.values {
+                Values::Whole(values) if some => values.get(self.start),
+                Values::Whole(_) | Values::Double(_) => None,
+                Values::Any(_) => Some(self.next as i64 + 1),
+            }),
+            (Inside::Rows, Answers::Double(answers)) => answers.push(match &self.values {
+                Values::Double(values) if some => values.get(self.start),
+                _ => None,
+            }),
             (Inside::WholeExtreme(best), Answers::Whole(answers)) => {
                 answers.push(best.front().filter(|_| some).map(|(_, value)| *value));
             }
@@ -326,11 +342,12 @@ impl Slide {
     }
 
     /// Takes the first answers.
-    pub(super) fn take(&mut self, rows: usize) -> ArrayRef {
-        match &mut self.answers {
+    pub(super) fn take(&mut self, rows: usize) -> Result<ArrayRef> {
+        let answers: ArrayRef = match &mut self.answers {
             Answers::Whole(answers) => Arc::new(answers.drain(..rows).collect::<Int64Array>()),
             Answers::Double(answers) => Arc::new(answers.drain(..rows).collect::<Float64Array>()),
-        }
+        };
+        Ok(cast(&answers, &self.spec.result)?)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -350,6 +367,7 @@ impl Slide {
 
 fn empty(spec: &Spec) -> Inside {
     match (spec.function, spec.kind) {
+        (Function::Value | Function::Number, _) => Inside::Rows,
         (Function::Count, _) | (_, Kind::Any) => Inside::Count(0),
         (Function::Sum | Function::Avg, Kind::Whole) => Inside::Whole(0, 0),
         (Function::Sum | Function::Avg, Kind::Double) => Inside::Double(DoubleSum::default(), 0),

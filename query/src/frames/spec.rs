@@ -4,12 +4,16 @@ use datafusion::arrow::datatypes::{DataType, Schema, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::window::{PlainAggregateWindowExpr, SlidingAggregateWindowExpr, WindowExpr};
+use datafusion::physical_expr::expressions::{Literal, lit};
+use datafusion::physical_expr::window::{
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
+};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::windows::WindowUDFExpr;
 use ebbtide_buckets::unit_nanos;
 use std::sync::Arc;
 
-/// The aggregates.
+/// The functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
     Sum,
@@ -17,14 +21,18 @@ pub(super) enum Function {
     Count,
     Min,
     Max,
+    /// The value of the only row in the frame: `lag` and `lead`.
+    Value,
+    /// The number of the row in its partition.
+    Number,
 }
 
-/// What is aggregated.
+/// What a function is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Whole,
     Double,
-    /// Whether it is null is all that matters.
+    /// Of any type: at most whether it is null matters.
     Any,
 }
 
@@ -44,6 +52,8 @@ pub(super) struct Spec {
     pub(super) function: Function,
     pub(super) kind: Kind,
     pub(super) arg: Arc<dyn PhysicalExpr>,
+    /// The type of the result.
+    pub(super) result: DataType,
     pub(super) unit: Unit,
     pub(super) from: Option<i128>,
     pub(super) to: Option<i128>,
@@ -52,6 +62,49 @@ pub(super) struct Spec {
 impl Spec {
     /// Of a window function over these columns; `None` if it is another one.
     pub(super) fn of(window: &Arc<dyn WindowExpr>, schema: &Schema) -> Option<Spec> {
+        match window.as_any().downcast_ref::<StandardWindowExpr>() {
+            Some(function) => Spec::of_row(function, schema),
+            None => Spec::of_aggregate(window, schema),
+        }
+    }
+
+    /// Of a function that is about the place of a row.
+    fn of_row(window: &StandardWindowExpr, schema: &Schema) -> Option<Spec> {
+        let function = window.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>()?;
+        // Neither can be asked for; this is how they are shown.
+        if !format!("{function:?}").ends_with("is_reversed: false, ignore_nulls: false }") {
+            return None;
+        }
+        let one_row = |function, kind, arg, result, distance: i128| {
+            let (from, to) = (Some(distance), Some(distance));
+            Some(Spec { function, kind, arg, result, unit: Unit::Rows, from, to })
+        };
+        let (sign, arg) = match (function.fun().name(), function.args()) {
+            ("row_number", _) => return one_row(Function::Number, Kind::Any, lit(true), DataType::UInt64, 0),
+            ("lag", [arg, ..]) => (-1, arg),
+            ("lead", [arg, ..]) => (1, arg),
+            _ => return None,
+        };
+        let literal = |at: usize| function.args().get(at).map(|arg| arg.downcast_ref::<Literal>().map(Literal::value));
+        let distance = match literal(1) {
+            None => 1,
+            Some(Some(ScalarValue::Int64(Some(distance)))) => i128::from(*distance),
+            Some(_) => return None,
+        };
+        // What is given for rows that do not exist.
+        if literal(2).is_some_and(|default| default.is_none_or(|default| !default.is_null())) {
+            return None;
+        }
+        let result = arg.data_type(schema).ok()?;
+        let kind = match result {
+            DataType::Int64 | DataType::Timestamp(..) => Kind::Whole,
+            DataType::Float64 => Kind::Double,
+            _ => return None,
+        };
+        one_row(Function::Value, kind, Arc::clone(arg), result, sign * distance)
+    }
+
+    fn of_aggregate(window: &Arc<dyn WindowExpr>, schema: &Schema) -> Option<Spec> {
         let aggregate = aggregate_of(window)?;
         // Its filter cannot be asked for. Without one this is how the function is shown.
         if aggregate.is_distinct() || !format!("{window:?}").ends_with("filter: None }") {
@@ -72,12 +125,12 @@ impl Spec {
             DataType::Float64 => Kind::Double,
             _ => return None,
         };
-        let given = match (function, kind) {
+        let result = match (function, kind) {
             (Function::Count, _) => DataType::Int64,
             (Function::Avg, _) | (_, Kind::Double) => DataType::Float64,
             _ => DataType::Int64,
         };
-        if *window.field().ok()?.data_type() != given {
+        if *window.field().ok()?.data_type() != result {
             return None;
         }
         let (frame, order) = (window.get_window_frame(), window.order_by());
@@ -91,7 +144,7 @@ impl Spec {
         let scale = if unit == Unit::Order { Scale::of(order, schema)? } else { Scale::COUNT };
         let from = scale.distance(&frame.start_bound, true)?;
         let to = scale.distance(&frame.end_bound, false)?;
-        Some(Spec { function, kind, arg, unit, from, to })
+        Some(Spec { function, kind, arg, result, unit, from, to })
     }
 }
 

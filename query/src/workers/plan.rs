@@ -6,7 +6,7 @@ use super::pinned::Pinned;
 use super::{Workers, address_of};
 use crate::context::StatementContext;
 use crate::options::EbbtideOptions;
-use crate::planning::plans::{ExecutablePlan, groups_by_doubles};
+use crate::planning::plans::{ExecutablePlan, needs_all_groups};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use url::Url;
 
 /// Rules of the session whose nodes run in the session's process.
-const LOCAL_RULES: [&str; 2] = ["YieldingJoins", "FastFrames"];
+const LOCAL_RULES: [&str; 3] = ["YieldingJoins", "FastFrames", "SortRuns"];
 
 /// The physical plan for a logical one, whose parts are sent to workers. The plan may be an EXPLAIN.
 pub(crate) async fn plan(
@@ -56,7 +56,7 @@ async fn distributed(
     is_analyze: bool,
 ) -> Result<ExecutablePlan> {
     let mut local = state.clone();
-    if groups_by_doubles(plan)? {
+    if needs_all_groups(plan)? {
         local.config_mut().options_mut().optimizer.enable_topk_aggregation = false;
     }
     if let Some(pinned) = Pinned::of(context.snapshot(), local.config_options()) {

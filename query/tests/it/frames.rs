@@ -64,6 +64,55 @@ fn frames_hold_what_datafusion_finds_in_them() {
 }
 
 #[test]
+fn values_of_other_rows_are_those_that_datafusion_finds() {
+    let world = world(2000);
+    let calls = [
+        "lag(i)",
+        "lag(d, 3)",
+        "lead(time)",
+        "lead(i, 700)",
+        "lag(time, -2)",
+        "lag(d, 0)",
+        "lag(i, 2, NULL)",
+        "row_number()",
+        "time - lag(time)",
+    ];
+    for window in
+        ["ORDER BY id", "ORDER BY id DESC", "PARTITION BY s ORDER BY time, id", "PARTITION BY s, n ORDER BY id"]
+    {
+        let calls = calls.iter().enumerate().map(|(at, call)| {
+            let (sum, call) = call.rsplit_once(' ').filter(|(sum, _)| sum.ends_with('-')).unwrap_or(("", call));
+            format!("{sum} {call} OVER ({window}) AS f{at}")
+        });
+        let sql = format!("SELECT id, {} FROM w ORDER BY id", calls.collect::<Vec<_>>().join(", "));
+        world.rows("SET ebbtide.fast_paths = true");
+        let plan = world.text(&format!("EXPLAIN VERBOSE {sql}"));
+        assert!(plan.contains("FrameExec: lag"), "{window}: {plan}");
+        let fast = world.rows(&sql);
+        world.rows("SET ebbtide.fast_paths = false");
+        let slow = world.rows(&sql);
+        assert_eq!(fast.len(), 2000);
+        for (fast, slow) in fast.iter().zip(&slow) {
+            assert_eq!(fast, slow, "{window}");
+        }
+    }
+}
+
+#[test]
+fn a_window_sees_groups_that_a_limit_leaves_out() {
+    let world = world(50);
+    for query in [
+        "SELECT n, count(*) OVER () AS groups FROM w GROUP BY n ORDER BY n NULLS LAST LIMIT 1",
+        "SELECT n, sum(max(id)) OVER () > 100 AS groups FROM w GROUP BY n ORDER BY n DESC NULLS LAST LIMIT 1",
+        "SELECT id % 7 AS n, lead(id % 7) OVER (ORDER BY id % 7) AS groups FROM w GROUP BY 1 ORDER BY 1 LIMIT 1",
+        "SELECT g AS n, count(*) OVER () AS groups FROM (VALUES (1), (2), (2), (3)) AS t (g) GROUP BY g ORDER BY g LIMIT 1",
+    ] {
+        let all = world.rows(query.split(" LIMIT").next().unwrap());
+        assert_eq!(world.rows(query), all[..1], "{query}");
+    }
+}
+
+#[test]
 fn a_value_that_leaves_a_frame_leaves_nothing_behind() {
     let world = World::at("2024-06-01T00:00:00Z");
     world.rows("CREATE COLLECTION w WITH (timeField = 'time')");
@@ -93,7 +142,10 @@ fn windows_that_are_not_known_are_left_to_datafusion() {
         "sum(i) OVER (ORDER BY time RANGE INTERVAL '1 month' PRECEDING)",
         "sum(d) OVER (ORDER BY d RANGE 1.5 PRECEDING)",
         "min(s::varchar) OVER (ORDER BY id ROWS 3 PRECEDING)",
-        "row_number() OVER (ORDER BY id)",
+        "rank() OVER (ORDER BY id)",
+        "lag(i) IGNORE NULLS OVER (ORDER BY id)",
+        "lag(i, 1, 0) OVER (ORDER BY id)",
+        "lag(s) OVER (ORDER BY id)",
         "max(time) OVER (ORDER BY id ROWS 3 PRECEDING)",
     ] {
         let plan = world.text(&format!("EXPLAIN VERBOSE SELECT {call} FROM w"));

@@ -10,5 +10,6 @@ mod differential;
 mod directory;
 mod frames;
 mod prepared;
+mod sorted_runs;
 mod sql;
 mod support;

@@ -1,0 +1,89 @@
+//! Sorts of rows that come in runs: the operator of this crate returns what DataFusion's sort does.
+
+use crate::support::World;
+use ebbtide_query::{Session, SessionSettings};
+use serde_json::Value;
+
+/// Three batches of rows, of which the second and third are late: in segments, and the last in memory.
+fn world() -> World {
+    let world = World::at("2024-06-01T00:00:00Z");
+    world.rows("CREATE COLLECTION w WITH (timeField = 'time', metaField = 's')");
+    for (at, (series, from, step)) in
+        [("value % 5", 0, 120), ("value % 5", 60, 240), ("value % 7", 0, 30)].iter().enumerate()
+    {
+        world.rows(&format!(
+            "INSERT INTO w (time, s, id, text)
+             SELECT to_timestamp_seconds(1704067200 + {from} + value / 5 * {step}), CASE WHEN {series} > 0 THEN {series} END,
+                    value + {at} * 100000, 'row ' || value
+             FROM generate_series(1, 20000)"
+        ));
+        if at < 2 {
+            world.rows("FLUSH");
+        }
+    }
+    world.rows("DELETE FROM w WHERE s = 3");
+    world
+}
+
+/// The rows with and without the operator, and the plan with it.
+fn both(world: &World, sql: &str) -> (Vec<Value>, Vec<Value>, String) {
+    world.rows("SET ebbtide.fast_paths = true");
+    let plan = world.text(&format!("EXPLAIN ANALYZE {sql}"));
+    let fast = world.rows(sql);
+    world.rows("SET ebbtide.fast_paths = false");
+    (fast, world.rows(sql), plan)
+}
+
+/// A counter in the text of EXPLAIN ANALYZE.
+fn counted(plan: &str, counter: &str) -> Vec<String> {
+    let name = format!("{counter}=");
+    plan.match_indices(&name)
+        .map(|(at, _)| plan[at + name.len()..].split([',', ']']).next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn runs_are_sorted_as_rows_are() {
+    let world = world();
+    for order in ["s, time", "s DESC, time", "s NULLS FIRST, time", "time"] {
+        // Rows that are equal in the order may come in any: only the last of them tell the same.
+        let sql = format!("SELECT s, time, count(*) OVER (ORDER BY {order}) AS n FROM w ORDER BY {order}");
+        let (fast, slow, plan) = both(&world, &sql);
+        assert!(plan.contains("SortRunsExec"), "{order}: {plan}");
+        assert_eq!(fast.len(), 60_000 - 4000 - 4000 - 2857);
+        assert_eq!(fast, slow, "{order}");
+    }
+    let sql = "SELECT s, time, id, text FROM w WHERE id < 200000 ORDER BY s, time";
+    let (mut fast, mut slow, plan) = both(&world, sql);
+    assert!(counted(&plan, "rows_merged").iter().any(|merged| merged != "0"), "{plan}");
+    assert!(counted(&plan, "rows_sorted_one_by_one").iter().all(|rows| rows == "0"), "{plan}");
+    for rows in [&mut fast, &mut slow] {
+        assert!(
+            rows.is_sorted_by_key(|row| (
+                row["s"].as_i64().unwrap_or(i64::MAX),
+                row["time"].as_str().unwrap().to_owned()
+            ))
+        );
+        rows.sort_by_key(|row| row["id"].as_i64());
+    }
+    assert_eq!(fast, slow);
+}
+
+#[test]
+fn short_runs_and_little_memory_go_to_datafusion() {
+    let world = world();
+    world.rows("CREATE COLLECTION z WITH (timeField = 'time', metaField = 's')");
+    world.rows("INSERT INTO z (time, s) SELECT to_timestamp_seconds(1704067200 + value), value % 10000 FROM generate_series(1, 50000)");
+    let (fast, slow, plan) = both(&world, "SELECT s, time FROM z ORDER BY s, time");
+    let sorted: i64 =
+        counted(&plan, "rows_sorted_one_by_one").iter().map(|rows| rows.parse::<f64>().unwrap_or(0.0) as i64).sum();
+    assert!(sorted > 0, "{plan}");
+    assert_eq!(fast, slow);
+
+    let sql = "SELECT s, time, id FROM w WHERE id < 100000 ORDER BY s, time, id";
+    let settings = SessionSettings { memory_bytes: 1 << 20, partitions: Some(1), ..SessionSettings::default() };
+    let small = Session::with_settings(world.database.clone(), &settings).unwrap();
+    let windowed = sql.replace("time, id FROM", "time, id, lag(id) OVER (PARTITION BY s ORDER BY time) AS l FROM");
+    let rows = world.block_on(small.rows_as_json(&windowed)).unwrap();
+    assert_eq!(rows, world.rows(&windowed));
+}
