@@ -2,6 +2,7 @@
 
 use crate::context::ScanRecord;
 use crate::error::external;
+use crate::join_filter::JoinFilter;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::scan_spec::ScanSpec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
@@ -10,15 +11,20 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Precision as StatsPrecision;
 use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_plan::execution_plan::EmissionType;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use ebbtide::{ScanReport, ScanUnit};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
+
+/// Selecting buckets once more for a join takes longer than reading this many rows.
+const ROWS_WORTH_A_SELECTION: u64 = 1 << 15;
 
 /// Reads a collection.
 #[derive(Debug)]
@@ -31,6 +37,20 @@ pub(crate) struct BucketScanExec {
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    joined: Option<Arc<JoinedScan>>,
+}
+
+/// Reads only the metas that a join needs. They are known when the first row is read.
+#[derive(Debug)]
+struct JoinedScan {
+    spec: Arc<ScanSpec>,
+    filter: JoinFilter,
+    limit: Option<usize>,
+    /// How many partitions and buckets there are without the join.
+    partitions: usize,
+    buckets: u64,
+    skipped: Count,
+    units: OnceLock<Result<Vec<Vec<ScanUnit>>, ebbtide::Error>>,
 }
 
 impl BucketScanExec {
@@ -47,9 +67,54 @@ impl BucketScanExec {
         let schema = Arc::clone(&spec.schema);
         let properties = leaf_properties(&schema, partitions.len(), EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
-        let scan = BucketScanExec { spec, schema, partitions, report, record, limit, properties, metrics };
-        record_report(&scan.metrics, &scan.report);
-        scan
+        record_report(&metrics, &report);
+        BucketScanExec { spec, schema, partitions, report, record, limit, properties, metrics, joined: None }
+    }
+
+    /// The same scan, of those metas only that a join needs; `None` if this column is not the meta, or there are few rows.
+    pub(crate) fn with_join(&self, column: usize, filter: &Arc<DynamicFilterPhysicalExpr>) -> Result<Option<Self>> {
+        let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
+        let field = self.schema.field(column);
+        let is_meta = self.spec.snapshot.schema().meta.as_ref() == Some(field.name());
+        if !is_meta || rows < ROWS_WORTH_A_SELECTION || self.joined.is_some() {
+            return Ok(None);
+        }
+        let metrics = ExecutionPlanMetricsSet::new();
+        record_report(&metrics, &self.report);
+        let joined = JoinedScan {
+            spec: Arc::clone(&self.spec),
+            filter: JoinFilter::new(field, filter)?,
+            limit: self.limit,
+            partitions: self.partitions.len(),
+            buckets: self.report.buckets,
+            skipped: MetricBuilder::new(&metrics).global_counter("buckets_skipped_by_join"),
+            units: OnceLock::new(),
+        };
+        Ok(Some(BucketScanExec {
+            spec: Arc::clone(&self.spec),
+            schema: Arc::clone(&self.schema),
+            partitions: self.partitions.clone(),
+            report: self.report,
+            record: Arc::clone(&self.record),
+            limit: self.limit,
+            properties: Arc::clone(&self.properties),
+            joined: Some(Arc::new(joined)),
+            metrics,
+        }))
+    }
+}
+
+impl JoinedScan {
+    fn units_of(&self, partition: usize) -> Result<Vec<ScanUnit>> {
+        let units = self.units.get_or_init(|| {
+            let (units, report) = self.filter.select(&self.spec)?;
+            self.skipped.add(usize::try_from(self.buckets.saturating_sub(report.buckets)).unwrap_or(usize::MAX));
+            Ok(distributed(units, self.limit, self.partitions))
+        });
+        match units {
+            Ok(units) => Ok(units.get(partition).cloned().unwrap_or_default()),
+            Err(error) => Err(external(error.clone())),
+        }
     }
 }
 
@@ -143,6 +208,9 @@ impl BucketScanExec {
         if let Some(metas) = &self.spec.metas {
             text.push_str(&format!("; the series are chosen by {metas}"));
         }
+        if self.joined.is_some() {
+            text.push_str("; only the series that the join needs");
+        }
         if buckets_pruned > 0 {
             text.push_str(&format!("; {buckets_pruned} buckets are skipped by their times, series or values"));
         }
@@ -153,6 +221,11 @@ impl BucketScanExec {
             text.push_str(&format!("; ends after {limit} rows"));
         }
         text
+    }
+
+    /// The condition of a join: the join makes it only if it finds it in the plan.
+    fn expressions(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        self.joined.as_ref().map(|joined| joined.filter.condition())
     }
 
     fn columns_in_words(&self) -> String {
@@ -171,6 +244,9 @@ impl DisplayAs for BucketScanExec {
             DisplayFormatType::TreeRender => f.write_str(&self.spec.to_string().replace(", ", "\n")),
             _ => {
                 write!(f, "BucketScanExec: {}, partitions={}", self.spec, self.partitions.len())?;
+                if self.joined.is_some() {
+                    f.write_str(", metas of a join")?;
+                }
                 self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }
         }
@@ -178,7 +254,7 @@ impl DisplayAs for BucketScanExec {
 }
 
 impl ExecutionPlan for BucketScanExec {
-    leaf_methods!();
+    leaf_methods!(expressions);
 
     fn name(&self) -> &'static str {
         "BucketScanExec"
@@ -188,12 +264,20 @@ impl ExecutionPlan for BucketScanExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let hidden = MetricBuilder::new(&self.metrics).counter("rows_hidden_by_ttl", partition);
         let record = Arc::clone(&self.record);
-        let units = self.partitions.get(partition).cloned().unwrap_or_default();
+        let planned = self.partitions.get(partition).cloned().unwrap_or_default();
+        let joined = self.joined.clone();
+        let units = move || joined.map_or(Ok(planned), |joined| joined.units_of(partition));
         let hidden = move |rows: u64| {
             record.add_rows_hidden(rows);
             hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
         };
-        let mut batches = batches_of_units(units, Arc::clone(&self.schema), self.limit, hidden);
+        let (schema, limit) = (Arc::clone(&self.schema), self.limit);
+        let mut batches = std::iter::once_with(units).flat_map(move |units| -> Box<dyn Iterator<Item = _> + Send> {
+            match units {
+                Ok(units) => Box::new(batches_of_units(units, Arc::clone(&schema), limit, hidden.clone())),
+                Err(error) => Box::new(std::iter::once(Err(error))),
+            }
+        });
         let mut counted = std::iter::from_fn(move || {
             let timer = baseline.elapsed_compute().timer();
             let next = batches.next();

@@ -16,17 +16,10 @@ pub(crate) fn leaf_properties(schema: &SchemaRef, partitions: usize, emission: E
     ))
 }
 
-/// The methods of `ExecutionPlan` that are the same for every leaf with the fields `properties` and `metrics`.
+/// The methods of `ExecutionPlan` that are the same for every leaf with the fields `properties` and `metrics`. A leaf that has
+/// expressions names the method that returns them.
 macro_rules! leaf_methods {
     () => {
-        fn properties(&self) -> &Arc<datafusion::physical_plan::PlanProperties> {
-            &self.properties
-        }
-
-        fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-            Vec::new()
-        }
-
         fn apply_expressions(
             &self,
             _f: &mut dyn FnMut(
@@ -34,6 +27,29 @@ macro_rules! leaf_methods {
             ) -> Result<datafusion::common::tree_node::TreeNodeRecursion>,
         ) -> Result<datafusion::common::tree_node::TreeNodeRecursion> {
             Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        }
+
+        leaf_methods!(@others);
+    };
+    ($expressions:ident) => {
+        fn apply_expressions(
+            &self,
+            f: &mut dyn FnMut(
+                &Arc<dyn datafusion::physical_expr::PhysicalExpr>,
+            ) -> Result<datafusion::common::tree_node::TreeNodeRecursion>,
+        ) -> Result<datafusion::common::tree_node::TreeNodeRecursion> {
+            datafusion::physical_plan::apply_expression_roots(self.$expressions(), f)
+        }
+
+        leaf_methods!(@others);
+    };
+    (@others) => {
+        fn properties(&self) -> &Arc<datafusion::physical_plan::PlanProperties> {
+            &self.properties
+        }
+
+        fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+            Vec::new()
         }
 
         fn replace_children(

@@ -35,6 +35,8 @@ mod files;
 mod filter_projections;
 mod frames;
 mod functions;
+mod join_filter;
+mod joined_metas;
 mod leaf;
 mod named_columns;
 mod options;

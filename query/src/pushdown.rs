@@ -120,6 +120,13 @@ pub(crate) struct MetaPredicate {
     candidates: Vec<(Vec<String>, Vec<Value>)>,
 }
 
+impl MetaPredicate {
+    /// The condition of a join, on a column that has only metas.
+    pub(crate) fn of_join(predicate: Arc<dyn PhysicalExpr>, schema: SchemaRef) -> MetaPredicate {
+        MetaPredicate { predicate, schema, text: "the condition of a join".to_owned(), candidates: Vec::new() }
+    }
+}
+
 impl MetaFilter for MetaPredicate {
     fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
         &self.candidates

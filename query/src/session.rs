@@ -16,6 +16,7 @@ use crate::documents::cells::PlannedDocuments;
 use crate::error::{Explainer, QueryError, Result};
 use crate::filter_projections::SplitFilters;
 use crate::frames::FastFrames;
+use crate::joined_metas::JoinsSelectMetas;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::sorted_runs::SortRuns;
@@ -232,6 +233,7 @@ impl Session {
         let mut rules = PhysicalOptimizer::new().rules;
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         SplitFilters::add_to(&mut rules);
+        rules.push(Arc::new(JoinsSelectMetas));
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));
         rules.push(Arc::new(SortRuns));

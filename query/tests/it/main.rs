@@ -9,6 +9,7 @@ mod depth;
 mod differential;
 mod directory;
 mod frames;
+mod joins;
 mod prepared;
 mod sorted_runs;
 mod sql;

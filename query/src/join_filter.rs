@@ -1,0 +1,62 @@
+//! The condition that a join has for the metas of a scan.
+
+use crate::pushdown::MetaPredicate;
+use crate::scan_spec::ScanSpec;
+use datafusion::arrow::array::{ArrayRef, BooleanArray};
+use datafusion::arrow::compute::and;
+use datafusion::arrow::datatypes::{Field, Schema as ArrowSchema};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use ebbtide::ttl::Value;
+use ebbtide::{MetaFilter, ScanReport, ScanRequest, ScanUnit};
+use std::sync::Arc;
+
+/// True for the metas of rows that can have a match; for all while the join has not read its other side.
+#[derive(Debug)]
+pub(crate) struct JoinFilter {
+    condition: Arc<dyn PhysicalExpr>,
+    meta: Field,
+}
+
+impl JoinFilter {
+    /// The filter of a join on this field, which is a meta.
+    pub(crate) fn new(meta: &Field, filter: &Arc<DynamicFilterPhysicalExpr>) -> Result<JoinFilter> {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(meta.name(), 0));
+        let condition = (Arc::clone(filter) as Arc<dyn PhysicalExpr>).with_new_children(vec![column])?;
+        Ok(JoinFilter { condition, meta: meta.clone() })
+    }
+
+    pub(crate) fn condition(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.condition
+    }
+
+    /// What a scan has to read.
+    pub(crate) fn select(&self, spec: &ScanSpec) -> ebbtide::Result<(Vec<ScanUnit>, ScanReport)> {
+        let schema = Arc::new(ArrowSchema::new(vec![self.meta.clone()]));
+        let joined = MetaPredicate::of_join(Arc::clone(&self.condition), schema);
+        let meta: Arc<dyn MetaFilter> = match &spec.request.meta {
+            Some(first) => Arc::new(Both { first: Arc::clone(first), joined }),
+            None => Arc::new(joined),
+        };
+        spec.snapshot.scan_reported(&ScanRequest { meta: Some(meta), ..spec.request.clone() })
+    }
+}
+
+/// Metas that pass a statement's condition and a join's.
+#[derive(Debug)]
+struct Both {
+    first: Arc<dyn MetaFilter>,
+    joined: MetaPredicate,
+}
+
+impl MetaFilter for Both {
+    fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+        and(&self.first.select(metas)?, &self.joined.select(metas)?)
+    }
+
+    fn candidates(&self) -> &[(Vec<String>, Vec<Value>)] {
+        self.first.candidates()
+    }
+}

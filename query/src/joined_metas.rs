@@ -1,0 +1,87 @@
+//! Scans that read only the series that a join needs.
+//!
+//! A join of measurements with a table of stations reads that table first. What it finds there is known before the first
+//! measurement is read: the metas that can have a match. DataFusion's hash join makes a condition of them while it builds its
+//! hash table; the scan of the other side evaluates it on the distinct metas, as it does those of a WHERE clause, and skips
+//! the buckets of all others.
+
+use crate::exec::BucketScanExec;
+use crate::options::fast_paths;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use std::sync::Arc;
+
+/// Connects hash joins on the meta with the scans that they read.
+#[derive(Debug)]
+pub(crate) struct JoinsSelectMetas;
+
+impl PhysicalOptimizerRule for JoinsSelectMetas {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        // A recursive query runs parts of its plan several times, each time with other rows on one side.
+        if !fast_paths(config) || plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))? {
+            return Ok(plan);
+        }
+        let connected = plan.transform_up(|node| {
+            Ok(match node.downcast_ref::<HashJoinExec>().map(connected).transpose()?.flatten() {
+                Some(join) => Transformed::yes(join),
+                None => Transformed::no(node),
+            })
+        });
+        connected.map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "JoinsSelectMetas"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The join with its scan connected; `None` if it is not one by a meta alone.
+fn connected(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let [(_, key)] = join.on() else { return Ok(None) };
+    let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
+    let filter = Arc::new(DynamicFilterPhysicalExpr::new(vec![Arc::clone(key)], lit(true)));
+    let Some(right) = with_filter(join.right(), column.index(), &filter)? else { return Ok(None) };
+    let children = vec![Arc::clone(join.left()), right];
+    let join = join.builder().with_new_children(children)?.build()?.with_dynamic_filter_expr(filter)?;
+    Ok(Some(Arc::new(join)))
+}
+
+/// The plan with its scan connected, if this column is the meta of the scan.
+fn with_filter(
+    plan: &Arc<dyn ExecutionPlan>,
+    column: usize,
+    filter: &Arc<DynamicFilterPhysicalExpr>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let Some(scan) = plan.downcast_ref::<BucketScanExec>() {
+        return Ok(scan.with_join(column, filter)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>));
+    }
+    let column = match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => {
+            projection.expr().get(column).and_then(|e| e.expr.downcast_ref::<Column>()).map(Column::index)
+        }
+        None if plan.is::<RepartitionExec>() || plan.is::<CooperativeExec>() => Some(column),
+        None => match plan.downcast_ref::<FilterExec>() {
+            Some(kept) if kept.projection().is_none() => Some(column),
+            _ => None,
+        },
+    };
+    let children = plan.children();
+    let (Some(column), [input]) = (column, children.as_slice()) else { return Ok(None) };
+    let Some(input) = with_filter(input, column, filter)? else { return Ok(None) };
+    replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
+}
