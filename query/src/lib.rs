@@ -23,6 +23,7 @@
 //! ```
 
 mod balance;
+mod barriers;
 mod cancellation;
 mod catalog;
 mod context;

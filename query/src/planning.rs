@@ -6,6 +6,7 @@
 //! distributing few rows over threads would take longer than reading them.
 
 pub(crate) mod plans;
+mod subqueries;
 
 use crate::catalog;
 use crate::context::StatementContext;
@@ -86,6 +87,7 @@ impl Planning {
         config: &SessionConfig,
         state: impl FnOnce() -> SessionState + Send,
     ) -> Result<ExecutablePlan> {
+        subqueries::check(&plan)?;
         #[cfg(feature = "workers")]
         if let Some(workers) = context.workers() {
             return crate::workers::plan(workers, plan, context, state()).await;
@@ -100,7 +102,8 @@ impl Planning {
         };
         let mut state = state;
         if needs_all_groups(&plan)? {
-            state.config_mut().options_mut().optimizer.enable_topk_aggregation = false;
+            let options = &mut state.config_mut().options_mut().optimizer;
+            (options.enable_topk_aggregation, options.enable_distinct_aggregation_soft_limit) = (false, false);
         }
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         Ok((physical, state.task_ctx()))

@@ -21,7 +21,7 @@ use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::sorted_runs::SortRuns;
 use crate::statement::{self, Statement, StatementKind};
-use crate::{functions, system};
+use crate::{barriers, functions, system};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
 use datafusion::common::DataFusionError;
@@ -221,6 +221,8 @@ impl Session {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, COLLECTIONS)
             .with_option_extension(EbbtideOptions::default());
+        // A limit goes below windows with the rows of one of them ahead, where windows of windows need those of both.
+        config.options_mut().optimizer.enable_window_limits = false;
         if let Some(partitions) = settings.partitions {
             config = config.with_target_partitions(partitions.max(1));
         }
@@ -233,6 +235,7 @@ impl Session {
         let mut rules = PhysicalOptimizer::new().rules;
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         SplitFilters::add_to(&mut rules);
+        barriers::add_to(&mut rules);
         rules.push(Arc::new(JoinsSelectMetas));
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));

@@ -2,7 +2,7 @@
 
 use super::runs::{Runs, SortedRuns};
 use crate::exec::BucketScanExec;
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
@@ -157,11 +157,21 @@ struct Work {
 impl Work {
     async fn run(mut self) -> Result<SendableRecordBatchStream> {
         let mut runs = Runs::default();
-        while let Some(batch) = self.input.try_next().await? {
-            if !self.add(&mut runs, batch)? {
-                return self.sort_rows(runs);
-            }
+        // DataFusion's sort needs so much to begin with, and room for some batches.
+        let mut spare = self.context.session_config().options().execution.sort_spill_reservation_bytes;
+        let mut fits = self.reservation.try_grow(spare).is_ok();
+        let mut largest = 0;
+        while fits && let Some(batch) = self.input.try_next().await? {
+            let bytes = bytes_of(&batch);
+            let room = 4 * bytes.saturating_sub(largest);
+            (spare, largest) = (spare + room, largest.max(bytes));
+            fits = self.reservation.try_grow(bytes + room).is_ok();
+            fits &= self.add(&mut runs, batch)?;
         }
+        if !fits {
+            return self.sort_rows(runs);
+        }
+        self.reservation.shrink(spare);
         if !runs.are_long() {
             return self.sort_rows(runs);
         }
@@ -184,11 +194,10 @@ impl Work {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema, batches)))
     }
 
-    /// Adds a batch; `false` if it does not fit in memory, or has no order.
+    /// Adds a batch; `false` if its times have nulls.
     fn add(&self, runs: &mut Runs, batch: RecordBatch) -> Result<bool> {
         let _timer = self.baseline.elapsed_compute().timer();
-        let fits = self.reservation.try_grow(bytes_of(&batch)).is_ok();
-        Ok(runs.add(batch, &self.order)? && fits)
+        runs.add(batch, &self.order)
     }
 
     fn sorted(&self, runs: Runs) -> Result<SortedRuns> {
@@ -199,8 +208,9 @@ impl Work {
 
     /// Sorts the rows that were read and those that remain with DataFusion's sort.
     fn sort_rows(self, runs: Runs) -> Result<SendableRecordBatchStream> {
-        let reservation = self.reservation;
-        let read = stream::iter(runs.into_batches()).map(move |batch| {
+        let (reservation, batches) = (self.reservation, runs.into_batches());
+        reservation.shrink(reservation.size().saturating_sub(batches.iter().map(bytes_of).sum()));
+        let read = stream::iter(batches).map(move |batch| {
             let bytes = bytes_of(&batch).min(reservation.size());
             reservation.shrink(bytes);
             Ok::<RecordBatch, _>(batch)
@@ -220,8 +230,12 @@ impl Work {
 
 /// The bytes of a batch: its part of what it may share with others.
 fn bytes_of(batch: &RecordBatch) -> usize {
-    let bytes =
-        |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
+    let bytes = |column: &ArrayRef| {
+        let texts =
+            column.as_string_view_opt().map(|views| views.lengths().map(|length| length as usize).sum::<usize>());
+        let fixed = column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
+        fixed + texts.unwrap_or_default()
+    };
     batch.columns().iter().map(bytes).sum()
 }
 

@@ -1,14 +1,15 @@
-//! Refuses, by name, parts of SQL that DataFusion would silently leave out of the plan.
+//! Refuses, by name, parts of SQL that DataFusion would silently leave out of the plan, or answer wrongly.
 
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArguments, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, TableAlias,
-    TableFactor, TableWithJoins, Visit, Visitor,
+    Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, LimitClause, NamedWindowDefinition,
+    NamedWindowExpr, NullTreatment, OrderByExpr, OrderByKind, Query, Select, SetExpr, SetOperator, SetQuantifier,
+    TableAlias, TableFactor, TableWithJoins, UnaryOperator, Visit, Visitor, WindowFrameBound, WindowSpec, WindowType,
 };
 use ebbtide_ttl::Code;
 use std::ops::ControlFlow;
 
-/// Refuses parts of a statement that have no effect.
+/// Refuses parts of a statement that have no effect, or another one than they should.
 ///
 /// # Errors
 /// [`Code::BadValue`], with the name of the part.
@@ -40,7 +41,7 @@ impl Visitor for Refusal {
         // Without `..`, so that parts added by a new version of the parser have to be considered here.
         let Query {
             with,
-            body: _,
+            body,
             order_by,
             limit_clause,
             fetch,
@@ -59,6 +60,7 @@ impl Visitor for Refusal {
             ),
             None => (false, false),
         };
+        let repeats = keeps_repeated_rows(body);
         let mut tables = with.iter().flat_map(|with| &with.cte_tables);
         let ties = fetch.as_ref().is_some_and(|fetch| fetch.with_ties || fetch.percent);
         first(&[
@@ -66,6 +68,7 @@ impl Visitor for Refusal {
             (for_clause.is_some(), "FOR XML and FOR JSON; use --format json for JSON"),
             (settings.is_some(), "SETTINGS"),
             (format_clause.is_some(), "FORMAT in SQL; choose a format with --format csv or -o FILE"),
+            (repeats, "INTERSECT ALL and EXCEPT ALL; INTERSECT and EXCEPT return each row once"),
             (limit_by, "LIMIT ... BY; write QUALIFY row_number() OVER (PARTITION BY x ORDER BY y) <= n"),
             (ties, "FETCH ... PERCENT and WITH TIES"),
             (interpolates || fills, "WITH FILL and INTERPOLATE; date_bin_gapfill fills gaps"),
@@ -97,13 +100,17 @@ impl Visitor for Refusal {
             distribute_by,
             sort_by,
             having: _,
-            named_window: _,
+            named_window,
             qualify: _,
             window_before_qualify: _,
             value_table_mode,
             flavor: _,
         } = select;
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
+        let negative = named_window.iter().any(|NamedWindowDefinition(_, window)| match window {
+            NamedWindowExpr::WindowSpec(window) => has_negative_distance(window),
+            NamedWindowExpr::NamedWindow(_) => false,
+        });
         let global = |table: &TableWithJoins| table.joins.iter().any(|join| join.global);
         first(&[
             (!optimizer_hints.is_empty(), "optimizer hints"),
@@ -116,6 +123,7 @@ impl Visitor for Refusal {
             (!modifiers.is_empty(), "WITH ROLLUP, CUBE and TOTALS; write GROUP BY ROLLUP (a, b)"),
             (!cluster_by.is_empty() || !distribute_by.is_empty(), "CLUSTER BY and DISTRIBUTE BY"),
             (!sort_by.is_empty(), "SORT BY; write ORDER BY"),
+            (negative, NEGATIVE_DISTANCE),
             (value_table_mode.is_some(), "SELECT AS VALUE and SELECT AS STRUCT"),
             (from.iter().any(global), "GLOBAL JOIN; leave out GLOBAL"),
         ])
@@ -173,7 +181,63 @@ impl Visitor for Refusal {
             Expr::Function(Function { parameters, name, .. }) if *parameters != FunctionArguments::None => {
                 ControlFlow::Break(format!("{name}(...)(...): a function has one list of arguments"))
             }
+            Expr::Function(function) => first(&[
+                (
+                    skips_nulls_over_rows(function),
+                    "lead, and lag with a negative distance, over several rows with IGNORE NULLS",
+                ),
+                (
+                    matches!(&function.over, Some(WindowType::WindowSpec(window)) if has_negative_distance(window)),
+                    NEGATIVE_DISTANCE,
+                ),
+            ]),
+            Expr::SimilarTo { .. } => first(&[(true, "SIMILAR TO; write LIKE, or ~ with a regular expression")]),
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+const NEGATIVE_DISTANCE: &str = "a negative distance in a window; PRECEDING and FOLLOWING say the direction";
+
+/// Whether rows that occur several times are told apart by INTERSECT or EXCEPT: DataFusion returns too many or too few.
+fn keeps_repeated_rows(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::SetOperation { op, set_quantifier, left, right } => {
+            let all = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+            (*op != SetOperator::Union && all) || keeps_repeated_rows(left) || keeps_repeated_rows(right)
+        }
+        _ => false,
+    }
+}
+
+/// `lead(x, 2) IGNORE NULLS` and the like: DataFusion takes other rows.
+fn skips_nulls_over_rows(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else { return false };
+    let clauses = &list.clauses;
+    let ignores = function.null_treatment == Some(NullTreatment::IgnoreNulls)
+        || clauses.contains(&FunctionArgumentClause::IgnoreOrRespectNulls(NullTreatment::IgnoreNulls));
+    let name = function.name.to_string().to_lowercase();
+    match list.args.get(1).map(ToString::to_string) {
+        Some(distance) if ignores => match name.as_str() {
+            "lead" => distance != "1",
+            "lag" => distance.parse::<u64>().is_err(),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn has_negative_distance(window: &WindowSpec) -> bool {
+    let is_negative = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(Some(distance)) | WindowFrameBound::Following(Some(distance)) => {
+            match distance.as_ref() {
+                Expr::Interval(interval) => interval.value.to_string().trim_matches(['\'', ' ']).starts_with('-'),
+                Expr::UnaryOp { op: UnaryOperator::Minus, .. } => true,
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    let Some(frame) = &window.window_frame else { return false };
+    is_negative(&frame.start_bound) || frame.end_bound.as_ref().is_some_and(is_negative)
 }

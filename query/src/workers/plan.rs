@@ -57,7 +57,8 @@ async fn distributed(
 ) -> Result<ExecutablePlan> {
     let mut local = state.clone();
     if needs_all_groups(plan)? {
-        local.config_mut().options_mut().optimizer.enable_topk_aggregation = false;
+        let options = &mut local.config_mut().options_mut().optimizer;
+        (options.enable_topk_aggregation, options.enable_distinct_aggregation_soft_limit) = (false, false);
     }
     if let Some(pinned) = Pinned::of(context.snapshot(), local.config_options()) {
         let shared = for_workers(workers, &pinned, &local, is_analyze)?;

@@ -14,3 +14,4 @@ mod prepared;
 mod sorted_runs;
 mod sql;
 mod support;
+mod wrong_answers;

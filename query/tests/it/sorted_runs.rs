@@ -84,13 +84,14 @@ fn short_runs_and_little_memory_go_to_datafusion() {
     world.rows(
         "INSERT INTO big (time, s, id, text)
          SELECT to_timestamp_seconds(1704067200 + value), value % 3, value, repeat('text ' || value, 10)
-         FROM generate_series(1, 200000)",
+         FROM generate_series(1, 300000)",
     );
-    let settings = SessionSettings { memory_bytes: 24 << 20, partitions: Some(1), ..SessionSettings::default() };
+    world.rows("FLUSH");
+    let settings = SessionSettings { memory_bytes: 32 << 20, partitions: Some(1), ..SessionSettings::default() };
     let small = Session::with_settings(world.database.clone(), &settings).unwrap();
     let sql = "SELECT count(*), count(text), sum(id - l), min(id - l) FROM
                (SELECT text, id, lag(id) OVER (PARTITION BY s ORDER BY time) AS l FROM big) AS x";
     let plan = Value::Array(world.block_on(small.rows_as_json(&format!("EXPLAIN ANALYZE {sql}"))).unwrap()).to_string();
-    assert_eq!(counted(&plan, "rows_sorted_one_by_one"), ["200.0 K"], "{plan}");
+    assert_eq!(counted(&plan, "rows_sorted_one_by_one"), ["300.0 K"], "{plan}");
     assert_eq!(world.block_on(small.rows_as_json(sql)).unwrap(), world.rows(sql));
 }

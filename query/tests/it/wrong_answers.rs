@@ -1,0 +1,143 @@
+//! Statements that DataFusion 55.2 answers wrongly: here they are right, or refused.
+
+use crate::support::World;
+use serde_json::{Value, json};
+
+/// Forty measurements, half an hour apart, of three series; some have no `a`. And eight of them again in `w2`.
+fn world() -> World {
+    let world = World::at("2024-06-01T00:00:00Z");
+    for (name, rows) in [("w", "true"), ("w2", "value < 3 OR value BETWEEN 10 AND 14")] {
+        world.rows(&format!("CREATE COLLECTION {name} WITH (timeField = 'time', metaField = 's')"));
+        world.rows(&format!(
+            "INSERT INTO {name} (time, s, a, c)
+             SELECT to_timestamp_seconds(1704067200 + value * 1800), substr('xyz', value % 3 + 1, 1),
+                    CASE WHEN value % 7 <> 3 THEN value END, CASE WHEN value % 5 > 0 THEN 't' || (value % 5 - 1) END
+             FROM generate_series(0, 39) WHERE {rows}"
+        ));
+    }
+    world
+}
+
+/// The rows with and without the operators of this crate, which are the same.
+fn rows(world: &World, sql: &str) -> Vec<Value> {
+    world.rows("SET ebbtide.fast_paths = true");
+    let fast = world.rows(sql);
+    world.rows("SET ebbtide.fast_paths = false");
+    assert_eq!(fast, world.rows(sql), "{sql}");
+    fast
+}
+
+#[test]
+fn a_sort_above_an_offset_keeps_all_rows() {
+    let world = world();
+    for (sql, count) in [
+        ("SELECT a FROM (SELECT a FROM w LIMIT 4 OFFSET 3) AS x ORDER BY a", 4),
+        ("SELECT row_number() OVER (ORDER BY a) AS r FROM (SELECT a FROM w LIMIT 4 OFFSET 3) AS x", 4),
+        (
+            "SELECT a FROM (SELECT a FROM w LIMIT 2 OFFSET 3) AS x UNION ALL SELECT a FROM (SELECT a FROM w2 LIMIT 2 OFFSET 3) AS y \
+             ORDER BY a",
+            4,
+        ),
+        ("SELECT unnest(array_agg(a ORDER BY a)) AS a FROM (SELECT a FROM w LIMIT 4 OFFSET 3) AS x", 4),
+        ("SELECT c FROM (SELECT DISTINCT c FROM w LIMIT 3 OFFSET 2) AS x ORDER BY c", 3),
+        ("SELECT n FROM (SELECT c, count(*) AS n FROM w GROUP BY c LIMIT 3 OFFSET 2) AS x ORDER BY n", 3),
+        ("SELECT time FROM w ORDER BY time LIMIT 4 OFFSET 38", 2),
+    ] {
+        assert_eq!(world.rows(sql).len(), count, "{sql}");
+        world.rows("SET ebbtide.fast_paths = false");
+        assert_eq!(world.rows(sql).len(), count, "{sql}");
+        world.rows("SET ebbtide.fast_paths = true");
+    }
+    let page =
+        rows(&world, "SELECT a FROM (SELECT a FROM w ORDER BY time LIMIT 4 OFFSET 3) AS x ORDER BY a DESC NULLS LAST");
+    assert_eq!(page, [json!({"a": 6}), json!({"a": 5}), json!({"a": 4}), json!({"a": null})]);
+    let sql =
+        "SELECT a FROM (SELECT a, s FROM w ORDER BY s, time LIMIT 5 OFFSET 20) AS x ORDER BY a DESC LIMIT 2 OFFSET 1";
+    assert_eq!(rows(&world, sql), [json!({"a": 28}), json!({"a": 25})]);
+}
+
+#[test]
+fn sets_of_groups_over_rows_in_order_have_each_group_once() {
+    let world = world();
+    let totals = rows(
+        &world,
+        "SELECT k, count(*) AS n FROM (SELECT 'a' AS k, a FROM w UNION ALL SELECT 'a' AS k, a FROM w2) AS x GROUP BY ROLLUP (k) \
+         ORDER BY k",
+    );
+    assert_eq!(totals, [json!({"k": "a", "n": 48}), json!({"k": null, "n": 48})]);
+    let sql = "SELECT time FROM (SELECT s, time, count(*) AS n FROM (SELECT * FROM w2 ORDER BY time LIMIT 5) AS x \
+               GROUP BY GROUPING SETS ((s, time), (time))) AS y ORDER BY time";
+    let times = rows(&world, sql);
+    assert_eq!(times.len(), 10);
+    assert!(times.is_sorted_by_key(|row| row["time"].as_str().unwrap().to_owned()), "{times:?}");
+}
+
+#[test]
+fn the_first_groups_are_chosen_after_all_rows_are_grouped() {
+    let world = world();
+    world.rows("SET datafusion.execution.target_partitions = 4");
+    world.rows("SET datafusion.execution.batch_size = 3");
+    let sql = "SELECT DISTINCT s FROM (SELECT * FROM w ORDER BY s, time LIMIT 30) AS q ORDER BY s LIMIT 2";
+    assert_eq!(rows(&world, sql), [json!({"s": "x"}), json!({"s": "y"})]);
+    let sql = "SELECT DISTINCT s, count(*) OVER (PARTITION BY s) AS n FROM w LIMIT 30";
+    assert_eq!(world.rows(sql).len(), 3);
+}
+
+#[test]
+fn a_limit_leaves_windows_the_rows_ahead() {
+    let world = world();
+    let sql = "SELECT sum(x) OVER (ORDER BY time ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING) AS y
+               FROM (SELECT time, sum(a) OVER (ORDER BY time ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING) AS x FROM w) AS i
+               ORDER BY time LIMIT 1";
+    assert_eq!(rows(&world, sql), [json!({"y": 12})]);
+    let sql = "SELECT lead(a) IGNORE NULLS OVER (ORDER BY time ROWS UNBOUNDED PRECEDING) AS l
+               FROM w WHERE time >= '2024-01-01T01:00:00Z' ORDER BY time LIMIT 1";
+    assert_eq!(rows(&world, sql), [json!({"l": 4})]);
+}
+
+#[test]
+fn what_would_be_wrong_is_refused() {
+    let world = world();
+    for (sql, says) in [
+        ("SELECT 1 FROM w WHERE a NOT IN (SELECT a FROM w2 WHERE w2.time < w.time)", "write NOT EXISTS"),
+        ("SELECT 1 FROM w WHERE EXISTS (SELECT count(*) FROM w2 WHERE w2.time = w.time)", "EXISTS over an aggregate"),
+        (
+            "SELECT 1 FROM w WHERE EXISTS (SELECT 1 FROM w2 WHERE w2.s = w.s GROUP BY ROLLUP (w2.a))",
+            "EXISTS over an aggregate",
+        ),
+        ("SELECT 1 FROM w WHERE 0 IN (SELECT count(*) FROM w2 WHERE w2.time = w.time)", "compare the count itself"),
+        ("SELECT 1 FROM w WHERE EXISTS (SELECT 1 FROM w2 WHERE w2.s = w.s OFFSET 2)", "LIMIT or OFFSET within EXISTS"),
+        (
+            "SELECT 1 FROM w WHERE EXISTS (SELECT 1 FROM (SELECT * FROM w2 WHERE w2.s = w.s) AS l \
+             JOIN (SELECT * FROM w2 ORDER BY a LIMIT 1) AS r ON l.a = r.a)",
+            "LIMIT or OFFSET within EXISTS",
+        ),
+        ("SELECT s FROM w2 INTERSECT ALL SELECT s FROM w", "INTERSECT ALL"),
+        ("SELECT s FROM w UNION (SELECT s FROM w2 EXCEPT ALL SELECT s FROM w)", "EXCEPT ALL"),
+        ("SELECT 'abc' SIMILAR TO 'a%'", "write LIKE"),
+        ("SELECT lead(a, 2) IGNORE NULLS OVER (ORDER BY time) FROM w", "over several rows with IGNORE NULLS"),
+        ("SELECT lag(a, -2) IGNORE NULLS OVER (ORDER BY time) FROM w", "over several rows with IGNORE NULLS"),
+        (
+            "SELECT sum(a) OVER (ORDER BY time RANGE BETWEEN INTERVAL '-1 hour' PRECEDING AND CURRENT ROW) FROM w",
+            "a negative distance",
+        ),
+        (
+            "SELECT sum(a) OVER x FROM w WINDOW x AS (ORDER BY time RANGE BETWEEN CURRENT ROW AND INTERVAL '-1 day' FOLLOWING)",
+            "a negative distance",
+        ),
+    ] {
+        let error = world.error(sql);
+        assert!(error.message().contains(says), "{sql}\n{error}");
+    }
+    for (sql, count) in [
+        ("SELECT 1 AS x FROM w WHERE s NOT IN (SELECT s FROM w2 WHERE a > 12)", 14),
+        ("SELECT 1 AS x FROM w WHERE time IN (SELECT max(time) FROM w2 WHERE w2.s = w.s)", 3),
+        ("SELECT 1 AS x FROM w WHERE EXISTS (SELECT 1 FROM w2 WHERE w2.time = w.time LIMIT 1)", 8),
+        ("SELECT 1 AS x FROM w WHERE EXISTS (SELECT s FROM w2 WHERE w2.s = w.s GROUP BY s HAVING count(*) > 2)", 26),
+        ("SELECT 1 AS x FROM w WHERE (SELECT count(*) FROM w2 WHERE w2.time = w.time) = 0", 32),
+        ("SELECT lag(a, 2) IGNORE NULLS OVER (ORDER BY time) AS x FROM w", 40),
+        ("SELECT s FROM w INTERSECT SELECT s FROM w2", 3),
+    ] {
+        assert_eq!(world.rows(sql).len(), count, "{sql}");
+    }
+}
