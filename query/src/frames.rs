@@ -1,11 +1,13 @@
-//! `sum`, `avg`, `count`, `min` and `max` over frames of rows that come in order, and `lag`, `lead` and `row_number`.
+//! `sum`, `avg`, `count`, `min`, `max`, variances and standard deviations over frames of rows that come in order, and `lag`,
+//! `lead` and `row_number`.
 //!
 //! DataFusion asks an accumulator for each row, with values in boxes, and looks for the ends of a frame by comparing such.
 //! This module puts an operator of its own in the place of windows that have only these functions, of whole numbers, doubles and
 //! (for `lag` and `lead`) times. Both ends of a frame only go forward from row to row, so each row is added once and taken off once. What is no
 //! longer in a frame is forgotten: a frame and the batches that wait for their answers are all that is in memory.
 //!
-//! Doubles are summed with what their additions round off, so that a value that leaves a frame leaves nothing behind.
+//! Doubles are summed with what their additions round off, so that a value that leaves a frame leaves nothing behind. In
+//! DataFusion's variances, an outlier that has left leaves results below zero.
 
 mod exec;
 mod slide;

@@ -79,6 +79,7 @@ enum Inside {
     /// Sum and count.
     Whole(i128, u64),
     Double(DoubleSum, u64),
+    Spread(Moments, u64),
     Count(u64),
     /// Those that may become the wanted one, best first.
     WholeExtreme(VecDeque<(usize, i64)>),
@@ -222,6 +223,12 @@ impl Slide {
                     *count += 1;
                 }
             }
+            (Values::Double(values), Inside::Spread(moments, count)) => {
+                if let Some(value) = values.get(row) {
+                    moments.add(value);
+                    *count += 1;
+                }
+            }
             (Values::Any(values), Inside::Count(count)) => *count += u64::from(values.get(row)),
             (Values::Whole(values), Inside::WholeExtreme(best)) => {
                 if let Some(value) = values.get(row) {
@@ -254,6 +261,12 @@ impl Slide {
             (Values::Double(values), Inside::Double(sum, count)) => {
                 if let Some(value) = values.get(row) {
                     sum.take_off(value);
+                    *count -= 1;
+                }
+            }
+            (Values::Double(values), Inside::Spread(moments, count)) => {
+                if let Some(value) = values.get(row) {
+                    moments.take_off(value);
                     *count -= 1;
                 }
             }
@@ -293,6 +306,21 @@ impl Slide {
                 }
                 let total = sum.value();
                 answers.push((*count > 0).then(|| if average { total / *count as f64 } else { total }));
+            }
+            (Inside::Spread(moments, count), Answers::Double(answers)) => {
+                if moments.overflowed()
+                    && let Values::Double(values) = &self.values
+                {
+                    *moments = Moments::default();
+                    (self.start..self.end).filter_map(|row| values.get(row)).for_each(|value| moments.add(value));
+                }
+                let Function::Spread(spread) = self.spec.function else { return Ok(()) };
+                let divisor = *count - u64::from(spread.is_of_sample && *count > 0);
+                let variance = match *count {
+                    1 => 0.0,
+                    count => moments.squared_deviations(count) / divisor as f64,
+                };
+                answers.push((divisor > 0).then(|| if spread.is_root { variance.sqrt() } else { variance }));
             }
             (Inside::Count(count), Answers::Whole(answers)) => answers.push(Some(*count as i64)),
             (Inside::Rows, Answers::Whole(answers)) => answers.push(match &self.values {
@@ -368,6 +396,7 @@ impl Slide {
 fn empty(spec: &Spec) -> Inside {
     match (spec.function, spec.kind) {
         (Function::Value | Function::Number, _) => Inside::Rows,
+        (Function::Spread(_), _) => Inside::Spread(Moments::default(), 0),
         (Function::Count, _) | (_, Kind::Any) => Inside::Count(0),
         (Function::Sum | Function::Avg, Kind::Whole) => Inside::Whole(0, 0),
         (Function::Sum | Function::Avg, Kind::Double) => Inside::Double(DoubleSum::default(), 0),
@@ -433,4 +462,64 @@ impl DoubleSum {
             _ => f64::NAN,
         }
     }
+}
+
+/// Sums of doubles and of their squares, each with what it rounded off: what is left of a value that was taken off is nothing.
+#[derive(Debug, Default, Clone, Copy)]
+struct Moments {
+    sum: DoubleSum,
+    squares: DoubleSum,
+}
+
+impl Moments {
+    fn add(&mut self, value: f64) {
+        self.sum.add(value);
+        if value.is_finite() {
+            let (square, rest) = product(value, value);
+            self.squares.fold(square);
+            self.squares.fold(rest);
+        }
+    }
+
+    fn take_off(&mut self, value: f64) {
+        self.sum.take_off(value);
+        if value.is_finite() {
+            let (square, rest) = product(value, value);
+            self.squares.fold(-square);
+            self.squares.fold(-rest);
+        }
+    }
+
+    fn overflowed(&self) -> bool {
+        self.sum.overflowed() || self.squares.overflowed()
+    }
+
+    /// The sum of the squares of the distances from the mean of so many values; NaN if one of them is not finite, or a sum is beyond
+    /// doubles.
+    #[expect(clippy::cast_precision_loss, reason = "rows are fewer than 2^53")]
+    fn squared_deviations(&self, count: u64) -> f64 {
+        if !self.sum.value().is_finite() || self.overflowed() {
+            return f64::NAN;
+        }
+        let (sum, rest, count) = (self.sum.sum, self.sum.rest, count as f64);
+        // (sum + rest)^2 / count, in two doubles.
+        let (square, square_rest) = product(sum, sum);
+        let quotient = square / count;
+        let (whole, whole_rest) = product(quotient, count);
+        let remainder = (square - whole) - whole_rest + square_rest + 2.0 * sum * rest + rest * rest;
+        let deviations = (self.squares.sum - quotient) + (self.squares.rest - remainder / count);
+        deviations.max(0.0)
+    }
+}
+
+/// A product, and what it rounded off (Dekker's product).
+fn product(a: f64, b: f64) -> (f64, f64) {
+    let split = |value: f64| {
+        let scaled = value * 134_217_729.0;
+        let high = scaled - (scaled - value);
+        (high, value - high)
+    };
+    let ((a_high, a_low), (b_high, b_low)) = (split(a), split(b));
+    let rounded = a * b;
+    (rounded, ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low)
 }

@@ -21,10 +21,20 @@ pub(super) enum Function {
     Count,
     Min,
     Max,
+    Spread(Spread),
     /// The value of the only row in the frame: `lag` and `lead`.
     Value,
     /// The number of the row in its partition.
     Number,
+}
+
+/// Which measure of spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// Of a sample, not of the population.
+    pub(super) is_of_sample: bool,
+    /// The standard deviation, not the variance.
+    pub(super) is_root: bool,
 }
 
 /// What a function is of.
@@ -116,13 +126,17 @@ impl Spec {
             "count" => Function::Count,
             "min" => Function::Min,
             "max" => Function::Max,
+            "var" => Function::Spread(Spread { is_of_sample: true, is_root: false }),
+            "var_pop" => Function::Spread(Spread { is_of_sample: false, is_root: false }),
+            "stddev" => Function::Spread(Spread { is_of_sample: true, is_root: true }),
+            "stddev_pop" => Function::Spread(Spread { is_of_sample: false, is_root: true }),
             _ => return None,
         };
         let [arg] = window.expressions().try_into().ok()?;
         let kind = match arg.data_type(schema).ok()? {
             _ if function == Function::Count => Kind::Any,
-            DataType::Int64 => Kind::Whole,
             DataType::Float64 => Kind::Double,
+            DataType::Int64 if !matches!(function, Function::Spread(_)) => Kind::Whole,
             _ => return None,
         };
         let result = match (function, kind) {

@@ -134,6 +134,81 @@ fn a_value_that_leaves_a_frame_leaves_nothing_behind() {
 }
 
 #[test]
+fn spreads_are_those_of_the_values_in_the_frame() {
+    let world = World::at("2024-06-01T00:00:00Z");
+    world.rows("CREATE COLLECTION w WITH (timeField = 'time')");
+    let values = [
+        "1.5e8",
+        "2",
+        "2",
+        "2.5",
+        "3.5",
+        "NULL",
+        "9999",
+        "0.1",
+        "0.1",
+        "'inf'::double",
+        "1",
+        "3",
+        "1e200",
+        "1",
+        "1e9",
+        "1000000001",
+    ];
+    for (at, value) in values.iter().enumerate() {
+        world.rows(&format!("INSERT INTO w (time, d) VALUES ('2024-05-01T00:{at:02}:00Z', {value}::double)"));
+    }
+    let of = |call: &str| {
+        let rows = world
+            .rows(&format!("SELECT ({call} OVER (ORDER BY time ROWS 1 PRECEDING))::varchar AS x FROM w ORDER BY time"));
+        rows.iter().map(|row| row["x"].as_str().unwrap_or("null").to_owned()).collect::<Vec<_>>()
+    };
+    let expected = [
+        0.0,
+        5624999850000001.0,
+        0.0,
+        0.0625,
+        0.25,
+        0.0,
+        0.0,
+        24994500.3025,
+        0.0,
+        f64::NAN,
+        f64::NAN,
+        1.0,
+        f64::NAN,
+        f64::NAN,
+        2.499999995e17,
+        0.25,
+    ];
+    for (found, expected) in of("var_pop(d)").iter().zip(expected) {
+        let found: f64 = found.parse().unwrap();
+        assert!((found.is_nan() && expected.is_nan()) || (found - expected).abs() < 1e-20, "{found} {expected}");
+    }
+    let expected = ["null", "0.0", "null", "null"];
+    assert_eq!(["0", "2", "5", "6"].map(|at| of("stddev(d)")[at.parse::<usize>().unwrap()].clone()), expected);
+    assert_eq!(of("var_samp(d)")[15], "0.5");
+    assert_eq!(of("stddev_pop(d)")[15], "0.5");
+
+    let world = self::world(2000);
+    let sql = "SELECT id, stddev(d) OVER x AS a, var_pop(i) OVER x AS b, stddev_pop(d) OVER y AS c, variance(i) OVER y AS e FROM w
+               WINDOW x AS (PARTITION BY s ORDER BY id ROWS 20 PRECEDING),
+                      y AS (ORDER BY time RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) ORDER BY id";
+    let plan = world.text(&format!("EXPLAIN VERBOSE {sql}"));
+    assert!(plan.contains("FrameExec"), "{plan}");
+    let fast = world.rows(sql);
+    world.rows("SET ebbtide.fast_paths = false");
+    for (fast, slow) in fast.iter().zip(&world.rows(sql)) {
+        for name in ["a", "b", "c", "e"] {
+            match (fast[name].as_f64(), slow[name].as_f64()) {
+                (Some(fast), Some(slow)) => assert!((fast - slow).abs() < 1e-9 * slow.abs().max(1.0), "{fast} {slow}"),
+                (fast, slow) => assert_eq!(fast, slow),
+            }
+        }
+    }
+}
+
+#[test]
 fn windows_that_are_not_known_are_left_to_datafusion() {
     let world = world(50);
     for call in [
