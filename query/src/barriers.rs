@@ -19,7 +19,7 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, InputOrderMode, PlanProperties,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -87,13 +87,10 @@ impl PhysicalOptimizerRule for UnorderedAggregates {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let unordered = plan.transform_up(|node| {
             let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
-            let input = Arc::clone(aggregate.input());
-            let known = &input.properties().eq_properties;
-            let says_nothing = known.oeq_class().is_empty() && known.constants().is_empty();
-            if aggregate.group_expr().is_empty() || says_nothing {
+            if aggregate.group_expr().is_empty() || *aggregate.input_order_mode() == InputOrderMode::Linear {
                 return Ok(Transformed::no(node));
             }
-            let unordered: Arc<dyn ExecutionPlan> = Arc::new(UnorderedExec::new(input));
+            let unordered: Arc<dyn ExecutionPlan> = Arc::new(UnorderedExec::new(Arc::clone(aggregate.input())));
             Ok(Transformed::yes(replace_children_if_necessary(node, vec![unordered])?))
         });
         unordered.map(|plan| plan.data)

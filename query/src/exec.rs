@@ -71,19 +71,24 @@ impl BucketScanExec {
         BucketScanExec { spec, schema, partitions, report, record, limit, properties, metrics, joined: None }
     }
 
-    /// The same scan, of those metas only that a join needs; `None` if this column is not the meta, or there are few rows.
-    pub(crate) fn with_join(&self, column: usize, filter: &Arc<DynamicFilterPhysicalExpr>) -> Result<Option<Self>> {
+    /// The same scan, of those metas only that a join by this key needs; `None` if the key is not computed from the meta alone, or
+    /// there are few rows.
+    pub(crate) fn with_join(
+        &self,
+        key: Arc<dyn PhysicalExpr>,
+        filter: &Arc<DynamicFilterPhysicalExpr>,
+    ) -> Result<Option<Self>> {
         let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
-        let field = self.schema.field(column);
-        let is_meta = self.spec.snapshot.schema().meta.as_ref() == Some(field.name());
-        if !is_meta || rows < ROWS_WORTH_A_SELECTION || self.joined.is_some() {
+        let meta = self.spec.snapshot.schema().meta.as_ref().and_then(|meta| self.schema.field_with_name(meta).ok());
+        let (Some(meta), None) = (meta, &self.joined) else { return Ok(None) };
+        let Some(filter) = JoinFilter::new(meta, key, filter)?.filter(|_| rows >= ROWS_WORTH_A_SELECTION) else {
             return Ok(None);
-        }
+        };
         let metrics = ExecutionPlanMetricsSet::new();
         record_report(&metrics, &self.report);
         let joined = JoinedScan {
             spec: Arc::clone(&self.spec),
-            filter: JoinFilter::new(field, filter)?,
+            filter,
             limit: self.limit,
             partitions: self.partitions.len(),
             buckets: self.report.buckets,

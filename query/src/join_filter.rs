@@ -7,8 +7,11 @@ use datafusion::arrow::compute::and;
 use datafusion::arrow::datatypes::{Field, Schema as ArrowSchema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use ebbtide::ttl::Value;
 use ebbtide::{MetaFilter, ScanReport, ScanRequest, ScanUnit};
 use std::sync::Arc;
@@ -21,18 +24,33 @@ pub(crate) struct JoinFilter {
 }
 
 impl JoinFilter {
-    /// The filter of a join on this field, which is a meta.
-    pub(crate) fn new(meta: &Field, filter: &Arc<DynamicFilterPhysicalExpr>) -> Result<JoinFilter> {
-        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(meta.name(), 0));
-        let condition = (Arc::clone(filter) as Arc<dyn PhysicalExpr>).with_new_children(vec![column])?;
-        Ok(JoinFilter { condition, meta: meta.clone() })
+    /// The filter of a join by a key that is computed from this field, which is a meta, alone; `None` if it needs other columns,
+    /// or is not the same each time.
+    pub(crate) fn new(
+        meta: &Field,
+        key: Arc<dyn PhysicalExpr>,
+        filter: &Arc<DynamicFilterPhysicalExpr>,
+    ) -> Result<Option<JoinFilter>> {
+        let columns = collect_columns(&key);
+        if columns.is_empty() || columns.iter().any(|column| column.name() != meta.name()) || is_volatile(&key) {
+            return Ok(None);
+        }
+        let only = |part: Arc<dyn PhysicalExpr>| {
+            Ok(match part.is::<Column>() {
+                true => Transformed::yes(Arc::new(Column::new(meta.name(), 0)) as Arc<dyn PhysicalExpr>),
+                false => Transformed::no(part),
+            })
+        };
+        let key = key.transform_up(only)?.data;
+        let condition = (Arc::clone(filter) as Arc<dyn PhysicalExpr>).with_new_children(vec![key])?;
+        Ok(Some(JoinFilter { condition, meta: meta.clone() }))
     }
 
     pub(crate) fn condition(&self) -> &Arc<dyn PhysicalExpr> {
         &self.condition
     }
 
-    /// What a scan has to read.
+    /// What a scan has to read: everything if the condition fails, so that the join says what is wrong.
     pub(crate) fn select(&self, spec: &ScanSpec) -> ebbtide::Result<(Vec<ScanUnit>, ScanReport)> {
         let schema = Arc::new(ArrowSchema::new(vec![self.meta.clone()]));
         let joined = MetaPredicate::of_join(Arc::clone(&self.condition), schema);
@@ -40,7 +58,8 @@ impl JoinFilter {
             Some(first) => Arc::new(Both { first: Arc::clone(first), joined }),
             None => Arc::new(joined),
         };
-        spec.snapshot.scan_reported(&ScanRequest { meta: Some(meta), ..spec.request.clone() })
+        let joined = spec.snapshot.scan_reported(&ScanRequest { meta: Some(meta), ..spec.request.clone() });
+        joined.or_else(|_| spec.snapshot.scan_reported(&spec.request))
     }
 }
 

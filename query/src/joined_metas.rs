@@ -10,6 +10,7 @@ use crate::options::fast_paths;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -50,38 +51,44 @@ impl PhysicalOptimizerRule for JoinsSelectMetas {
     }
 }
 
-/// The join with its scan connected; `None` if it is not one by a meta alone.
+/// The join with its scan connected; `None` if it is not one by the meta alone, or by a value computed from it.
 fn connected(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let [(_, key)] = join.on() else { return Ok(None) };
-    let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
     let filter = Arc::new(DynamicFilterPhysicalExpr::new(vec![Arc::clone(key)], lit(true)));
-    let Some(right) = with_filter(join.right(), column.index(), &filter)? else { return Ok(None) };
+    let Some(right) = with_filter(join.right(), Arc::clone(key), &filter)? else { return Ok(None) };
     let children = vec![Arc::clone(join.left()), right];
     let join = join.builder().with_new_children(children)?.build()?.with_dynamic_filter_expr(filter)?;
     Ok(Some(Arc::new(join)))
 }
 
-/// The plan with its scan connected, if this column is the meta of the scan.
+/// The plan with its scan connected, if this key is computed from the meta of the scan.
 fn with_filter(
     plan: &Arc<dyn ExecutionPlan>,
-    column: usize,
+    key: Arc<dyn PhysicalExpr>,
     filter: &Arc<DynamicFilterPhysicalExpr>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<BucketScanExec>() {
-        return Ok(scan.with_join(column, filter)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>));
+        return Ok(scan.with_join(key, filter)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>));
     }
-    let column = match plan.downcast_ref::<ProjectionExec>() {
-        Some(projection) => {
-            projection.expr().get(column).and_then(|e| e.expr.downcast_ref::<Column>()).map(Column::index)
-        }
-        None if plan.is::<RepartitionExec>() || plan.is::<CooperativeExec>() => Some(column),
+    let key = match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => below(projection, key)?,
+        None if plan.is::<RepartitionExec>() || plan.is::<CooperativeExec>() => key,
         None => match plan.downcast_ref::<FilterExec>() {
-            Some(kept) if kept.projection().is_none() => Some(column),
-            _ => None,
+            Some(kept) if kept.projection().is_none() => key,
+            _ => return Ok(None),
         },
     };
     let children = plan.children();
-    let (Some(column), [input]) = (column, children.as_slice()) else { return Ok(None) };
-    let Some(input) = with_filter(input, column, filter)? else { return Ok(None) };
+    let [input] = children.as_slice() else { return Ok(None) };
+    let Some(input) = with_filter(input, key, filter)? else { return Ok(None) };
     replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
+}
+
+/// An expression on the columns of a projection as one on those of its input.
+fn below(projection: &ProjectionExec, key: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    let of_input = key.transform_up(|part| {
+        let column = part.downcast_ref::<Column>().and_then(|column| projection.expr().get(column.index()));
+        Ok(column.map_or_else(|| Transformed::no(part), |column| Transformed::yes(Arc::clone(&column.expr))))
+    });
+    of_input.map(|key| key.data)
 }

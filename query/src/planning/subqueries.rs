@@ -32,7 +32,7 @@ fn check_exists(subquery: &Subquery) -> Result<()> {
     if subquery.outer_ref_columns.is_empty() {
         return Ok(());
     }
-    if contains(plan, |node| is_aggregate_of_all(node))? {
+    if contains(plan, is_aggregate_of_all)? {
         return not_impl_err!(
             "EXISTS over an aggregate without GROUP BY, or over ROLLUP, CUBE or GROUPING SETS, in a subquery that uses columns of the \
              outer query; compare the aggregate itself: (SELECT count(*) ...) > 0"

@@ -171,7 +171,9 @@ impl Work {
         if !fits {
             return self.sort_rows(runs);
         }
-        self.reservation.shrink(spare);
+        if runs.count() == 0 {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema, stream::empty())));
+        }
         if !runs.are_long() {
             return self.sort_rows(runs);
         }
@@ -179,6 +181,7 @@ impl Work {
         if self.reservation.try_grow(sorted.merge_bytes()).is_err() {
             return self.sort_rows(sorted.into_runs());
         }
+        self.reservation.shrink(spare);
         self.merged.add(sorted.overlapping());
         let batches = sorted.into_sorted_batches(Arc::clone(&self.schema), self.context.session_config().batch_size());
         let state = (batches, self.baseline, self.reservation);

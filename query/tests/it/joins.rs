@@ -21,7 +21,8 @@ fn world() -> World {
     world
 }
 
-const JOINED: [&str; 6] = [
+const JOINED: [&str; 7] = [
+    "SELECT count(*), sum(v) FROM w JOIN stations ON upper(s) = station WHERE height > 370",
     "SELECT count(*), sum(v) FROM w JOIN stations ON s = station WHERE height > 370",
     "SELECT count(*), sum(v) FROM w JOIN stations ON s = station WHERE height > 370 AND s < 'S39'",
     "SELECT count(*), sum(v) FROM w WHERE s IN (SELECT station FROM stations WHERE height > 370)",
@@ -37,7 +38,7 @@ const OTHERS: [&str; 6] = [
     "SELECT count(*), sum(v), count(station) FROM w LEFT JOIN (SELECT * FROM stations WHERE height > 370) AS h ON s = station",
     "SELECT count(*), sum(v) FROM w WHERE s NOT IN (SELECT station FROM stations WHERE height > 370)",
     "SELECT count(*), sum(v), count(station) FROM w FULL JOIN (SELECT * FROM stations WHERE height > 370) AS h ON s = station",
-    "SELECT count(*), sum(v) FROM w JOIN stations ON upper(s) = station WHERE height > 370",
+    "SELECT count(*), sum(v) FROM w JOIN stations ON s || v = station WHERE height > 370",
     "SELECT count(*), sum(v) FROM w JOIN stations ON s = station AND v = height WHERE height > 100",
 ];
 
@@ -49,6 +50,34 @@ fn a_join_on_the_meta_skips_the_buckets_of_other_series() {
         let plan = world.text(&format!("EXPLAIN ANALYZE {sql}"));
         let skips = plan.contains("buckets_skipped_by_join=") && !plan.contains("buckets_skipped_by_join=0");
         assert_eq!(skips, JOINED.contains(sql), "{sql}\n{plan}");
+        let fast = world.rows(sql);
+        world.rows("SET ebbtide.fast_paths = false");
+        assert_eq!(fast, world.rows(sql), "{sql}");
+    }
+}
+
+#[test]
+fn metas_of_other_types_are_joined() {
+    let world = world();
+    for (name, count) in [("a", 40_000), ("b", 20)] {
+        world.rows(&format!("CREATE COLLECTION {name} WITH (timeField = 'time', metaField = 'm')"));
+        world.rows(&format!(
+            "INSERT INTO {name} (time, m, v) SELECT to_timestamp_seconds(1704067200 + value),
+             named_struct('host', 'h' || (value % 30), 'rack', value % 2), value FROM generate_series(1, {count})"
+        ));
+        world.rows(&format!("CREATE COLLECTION {name}_numbers WITH (timeField = 'time', metaField = 'm')"));
+        world.rows(&format!("INSERT INTO {name}_numbers (time, m, v) SELECT time, m.rack + v % 15, v FROM {name}"));
+    }
+    for sql in [
+        "SELECT count(*), sum(a.v) FROM a JOIN b ON a.m = b.m WHERE b.v < 9",
+        "SELECT count(*), sum(a.v) FROM a JOIN b ON a.m.host = b.m.host WHERE b.v < 9",
+        "SELECT count(*), sum(a.v) FROM a_numbers a JOIN b_numbers b ON a.m = b.m WHERE b.v < 9",
+        "SELECT count(*), sum(a.v) FROM a_numbers a JOIN b_numbers b ON a.m IS NOT DISTINCT FROM b.m WHERE b.v < 9",
+        "SELECT count(*), sum(a.v) FROM a_numbers a JOIN (VALUES (3.0), (4.5)) AS b (m) ON a.m = b.m",
+    ] {
+        world.rows("SET ebbtide.fast_paths = true");
+        let plan = world.text(&format!("EXPLAIN ANALYZE {sql}"));
+        assert!(plan.contains("buckets_skipped_by_join"), "{sql}\n{plan}");
         let fast = world.rows(sql);
         world.rows("SET ebbtide.fast_paths = false");
         assert_eq!(fast, world.rows(sql), "{sql}");

@@ -72,6 +72,26 @@ fn runs_are_sorted_as_rows_are() {
 }
 
 #[test]
+fn objects_and_no_rows_are_sorted_too() {
+    let world = world();
+    let sql = "SELECT count(*), sum(n) FROM (SELECT row_number() OVER (PARTITION BY s ORDER BY time) AS n FROM w WHERE id < 0) AS x";
+    let (fast, slow, plan) = both(&world, sql);
+    assert!(plan.contains("SortRunsExec"), "{plan}");
+    assert_eq!(fast, slow);
+    world.rows("CREATE COLLECTION o WITH (timeField = 'time', metaField = 's')");
+    world.rows(
+        "INSERT INTO o (time, s, id) SELECT to_timestamp_seconds(1704067200 + value), named_struct('host', 'h' || (value % 3), 'rack',
+         CASE WHEN value % 2 > 0 THEN 7 END), value FROM generate_series(1, 50000)",
+    );
+    for by in ["s", "s.host", "s.rack, s.host"] {
+        let sql = format!("SELECT id, id - lag(id) OVER (PARTITION BY {by} ORDER BY time) AS d FROM o ORDER BY id");
+        let (fast, slow, _) = both(&world, &sql);
+        assert_eq!(fast.len(), 50_000);
+        assert_eq!(fast, slow, "{by}");
+    }
+}
+
+#[test]
 fn short_runs_and_little_memory_go_to_datafusion() {
     let world = world();
     world.rows("CREATE COLLECTION z WITH (timeField = 'time', metaField = 's')");
