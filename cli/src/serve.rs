@@ -75,7 +75,25 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Result<Settin
     settings.grace = args.grace.map_or(settings.grace, Duration::from_secs);
     let folders = if args.client_folder.is_empty() { &config.client_folders } else { &args.client_folder };
     settings.files = FileAccess::below(folders)?;
+    keep_private(&settings, args.accounts.as_ref().or(config.accounts.as_ref()), served)?;
     Ok(settings)
+}
+
+/// Refuses folders for clients that contain what clients must not read.
+fn keep_private(settings: &Settings, accounts: Option<&PathBuf>, served: &Served) -> Result<(), Failure> {
+    let files = [
+        ("the database", Some(&served.folder)),
+        ("the file with the accounts", accounts),
+        ("the key of TLS", settings.tls.as_ref().map(|tls| &tls.key)),
+    ];
+    for (what, path) in files {
+        if let Some(path) = path.filter(|path| settings.files.check(what, path).is_ok()) {
+            let message =
+                format!("{what}, {}, would be in a folder that clients may use: move one of them", path.display());
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
 }
 
 /// What is kept alive with a database that is shipped or followed.

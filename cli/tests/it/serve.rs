@@ -114,6 +114,22 @@ fn what_is_wrong_is_said_before_a_door_opens() {
     fails(&["--accounts", "accounts.json"], &["accounts.json"]);
     assert_eq!(inside(folder.path(), &["serve", "--tls-cert", "cert.pem"], "").code, 2);
     assert_eq!(inside(folder.path(), &["serve", "--read-only"], "").code, 2);
+    std::fs::create_dir(folder.path().join("shared")).unwrap();
+    for (args, what) in [
+        (vec!["--client-folder", "."], "the database, "),
+        (
+            vec!["--client-folder", "shared", "--accounts", "shared/accounts.json"],
+            "the file with the accounts, shared/accounts.json",
+        ),
+        (
+            vec!["--client-folder", "shared", "--tls-cert", "c.pem", "--tls-key", "shared/k.pem"],
+            "the key of TLS, shared/k.pem",
+        ),
+    ] {
+        let refused = inside(folder.path(), &[&["--db", "db", "serve"], args.as_slice()].concat(), "");
+        assert_eq!(refused.code, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains(what), "{}", refused.stderr);
+    }
 }
 
 #[test]
