@@ -13,14 +13,13 @@ mod exec;
 mod slide;
 mod spec;
 
-pub(crate) use exec::FrameExec;
-
 use crate::options::fast_paths;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use exec::FrameExec;
 use std::sync::Arc;
 
 /// Puts [`FrameExec`] in the place of windows that it answers.

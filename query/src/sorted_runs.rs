@@ -9,13 +9,14 @@
 mod exec;
 mod runs;
 
+pub(crate) use exec::SortRunsExec;
+
 use crate::options::fast_paths;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use exec::SortRunsExec;
 use std::sync::Arc;
 
 /// Puts [`SortRunsExec`] in the place of sorts of what a scan returns.

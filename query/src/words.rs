@@ -5,7 +5,7 @@
 use crate::documents::scan::DocumentsScanExec;
 use crate::engine_aggregate::EngineAggregateExec;
 use crate::exec::BucketScanExec;
-use crate::frames::FrameExec;
+use crate::sorted_runs::SortRunsExec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -15,13 +15,14 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use std::sync::Arc;
 
 /// Nodes that move rows and change none.
-const SILENT: [&str; 9] = [
+const SILENT: [&str; 10] = [
     "CooperativeExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
     "ProjectionExec",
     "RepartitionExec",
     "SortPreservingMergeExec",
+    "UnorderedExec",
     "OutputRequirementExec",
     "DataSinkExec",
     "PlaceholderRowExec",
@@ -87,8 +88,11 @@ fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
             false => format!("computes {calls} for each {}; groups beyond --memory go to disk", keys.join(", ")),
         });
     }
-    if node.downcast_ref::<FrameExec>().is_some() {
-        return Some("computes aggregates over frames as the rows pass; a frame is in memory".to_owned());
+    if let Some(sort) = node.downcast_ref::<SortRunsExec>() {
+        let by = plain(&sort.order().to_string());
+        return Some(format!(
+            "sorts by {by}, whole runs of rows where they are stored so; rows beyond --memory go to disk"
+        ));
     }
     let shown = displayable(node.as_ref()).one_line().to_string();
     let detail = shown.trim().split_once(": ").map(|(_, detail)| plain(detail)).unwrap_or_default();
@@ -104,6 +108,7 @@ fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
         "RollupExec" => "merges the bins of a rung and computes those of stored measurements".to_owned(),
         "LatestExec" => "reads the newest bucket of each series".to_owned(),
         "WindowAggExec" => format!("computes over windows, with all rows of a partition in memory: {detail}"),
+        "FrameExec" => format!("computes over windows as the rows pass, with a frame in memory: {detail}"),
         "BoundedWindowAggExec" => format!("computes over windows as the rows pass: {detail}"),
         "GlobalLimitExec" | "LocalLimitExec" => format!("ends after some rows: {detail}"),
         "UnionExec" => "gives the rows of one input after the other".to_owned(),

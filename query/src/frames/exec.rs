@@ -51,7 +51,11 @@ impl FrameExec {
         let input = Arc::clone(node.children().first()?);
         let first = windows.first()?;
         let specs = windows.iter().map(|window| Spec::of(window, &input.schema())).collect::<Option<Vec<Spec>>>()?;
-        let names = windows.iter().map(|window| format!("{} {}", window.name(), window.get_window_frame())).collect();
+        let names = windows.iter().map(|window| {
+            let (name, frame) = (window.name(), window.get_window_frame().to_string());
+            if name.ends_with(&frame) { name.to_owned() } else { format!("{name} {frame}") }
+        });
+        let names = names.collect();
         let plan = Plan {
             specs,
             names,

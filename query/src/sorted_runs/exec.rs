@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A sort of runs.
 #[derive(Debug)]
-pub(super) struct SortRunsExec {
+pub(crate) struct SortRunsExec {
     /// What this stands for: it says what rows it needs, and what it gives.
     original: Arc<dyn ExecutionPlan>,
     order: LexOrdering,
@@ -45,6 +45,11 @@ impl SortRunsExec {
         }
         let (original, order) = (Arc::clone(node), sort.expr().clone());
         Some(SortRunsExec { original, order, metrics: ExecutionPlanMetricsSet::new() })
+    }
+
+    /// What rows are sorted by.
+    pub(crate) fn order(&self) -> &LexOrdering {
+        &self.order
     }
 }
 

@@ -59,6 +59,13 @@ fn runs_are_sorted_as_rows_are() {
     let (mut fast, mut slow, plan) = both(&world, sql);
     assert!(counted(&plan, "rows_merged").iter().any(|merged| merged != "0"), "{plan}");
     assert!(counted(&plan, "rows_sorted_one_by_one").iter().all(|rows| rows == "0"), "{plan}");
+    world.rows("SET ebbtide.fast_paths = true");
+    let words = world.text("EXPLAIN SELECT id - lag(id) OVER (PARTITION BY s ORDER BY time) AS d FROM w");
+    assert!(
+        words.contains("sorts by s ASC NULLS LAST, time ASC NULLS LAST, whole runs of rows where they are stored so"),
+        "{words}"
+    );
+    assert!(words.contains("over windows as the rows pass, with a frame in memory: lag(w.id) PARTITION BY"), "{words}");
     for rows in [&mut fast, &mut slow] {
         assert!(
             rows.is_sorted_by_key(|row| (
