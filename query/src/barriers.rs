@@ -3,8 +3,8 @@
 //! - A sort above `LIMIT n OFFSET m` takes over the limit without the offset, and m rows are lost (pull request 24958). While the
 //!   rules run, an [`OffsetExec`] stands in the place of such a limit.
 //! - An aggregate whose input is in order, or has a column that is constant, returns groups of GROUPING SETS twice and out of
-//!   order (issue 24421), and a limit above it is applied below it too (issue 24927). An [`UnorderedExec`] below it says nothing
-//!   about the order of rows.
+//!   order (issue 24421), and a limit above it is applied below it too (issue 24927). An [`UnorderedExec`] below it
+//!   declares no order.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -175,7 +175,7 @@ impl ExecutionPlan for OffsetExec {
     }
 }
 
-/// The rows of its input, without a word about their order.
+/// Passes the rows of its input on, and declares no order.
 #[derive(Debug)]
 struct UnorderedExec {
     input: Arc<dyn ExecutionPlan>,

@@ -46,7 +46,7 @@ struct JoinedScan {
     spec: Arc<ScanSpec>,
     filter: JoinFilter,
     limit: Option<usize>,
-    /// How many partitions and buckets there are without the join.
+    /// The numbers of partitions and buckets without the join.
     partitions: usize,
     buckets: u64,
     skipped: Count,

@@ -221,7 +221,7 @@ impl Session {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(CATALOG, COLLECTIONS)
             .with_option_extension(EbbtideOptions::default());
-        // A limit goes below windows with the rows of one of them ahead, where windows of windows need those of both.
+        // DataFusion pushes a limit below windows with the rows ahead that one of them needs; windows over windows need the sum.
         config.options_mut().optimizer.enable_window_limits = false;
         if let Some(partitions) = settings.partitions {
             config = config.with_target_partitions(partitions.max(1));

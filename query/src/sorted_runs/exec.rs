@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A sort of runs.
 #[derive(Debug)]
 pub(crate) struct SortRunsExec {
-    /// What this stands for: it says what rows it needs, and what it gives.
+    /// The sort that this replaces: it has the requirements for the input, and the properties of the output.
     original: Arc<dyn ExecutionPlan>,
     order: LexOrdering,
     metrics: ExecutionPlanMetricsSet,
@@ -162,7 +162,7 @@ struct Work {
 impl Work {
     async fn run(mut self) -> Result<SendableRecordBatchStream> {
         let mut runs = Runs::default();
-        // DataFusion's sort needs so much to begin with, and room for some batches.
+        // Kept free for DataFusion's sort: what it reserves when it begins, and room for some batches.
         let mut spare = self.context.session_config().options().execution.sort_spill_reservation_bytes;
         let mut fits = self.reservation.try_grow(spare).is_ok();
         let mut largest = 0;
@@ -236,7 +236,7 @@ impl Work {
     }
 }
 
-/// The bytes of a batch: its part of what it may share with others.
+/// The bytes of the rows of a batch, which may share buffers with other batches.
 fn bytes_of(batch: &RecordBatch) -> usize {
     let bytes = |column: &ArrayRef| {
         let texts =
