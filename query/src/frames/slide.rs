@@ -309,6 +309,7 @@ impl Slide {
             }
             (Inside::Spread(moments, count), Answers::Double(answers)) => {
                 if moments.overflowed()
+                    && self.spec.from.is_some()
                     && let Values::Double(values) = &self.values
                 {
                     *moments = Moments::default();
@@ -494,8 +495,7 @@ impl Moments {
         self.sum.overflowed() || self.squares.overflowed()
     }
 
-    /// The sum of the squares of the distances from the mean of so many values; NaN if one of them is not finite, or a sum is beyond
-    /// doubles.
+    /// The sum of squared deviations from the mean of `count` values; NaN if a value is not finite or a sum overflows.
     #[expect(clippy::cast_precision_loss, reason = "rows are fewer than 2^53")]
     fn squared_deviations(&self, count: u64) -> f64 {
         if !self.sum.value().is_finite() || self.overflowed() {

@@ -190,6 +190,10 @@ fn spreads_are_those_of_the_values_in_the_frame() {
     assert_eq!(of("var_samp(d)")[15], "0.5");
     assert_eq!(of("stddev_pop(d)")[15], "0.5");
 
+    let sql = "SELECT count(x), sum(x) FROM (SELECT var_pop(1e200 + v::double) OVER (ORDER BY v ROWS UNBOUNDED PRECEDING) AS x
+               FROM generate_series(1, 20000) AS t (v)) AS y";
+    assert_eq!(world.rows(sql)[0]["count(x)"], 20_000);
+
     let world = self::world(2000);
     let sql = "SELECT id, stddev(d) OVER x AS a, var_pop(i) OVER x AS b, stddev_pop(d) OVER y AS c, variance(i) OVER y AS e FROM w
                WINDOW x AS (PARTITION BY s ORDER BY id ROWS 20 PRECEDING),

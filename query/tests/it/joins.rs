@@ -2,7 +2,7 @@
 
 use crate::support::World;
 
-/// 120,000 measurements of 40 series, and a table of 50, of which some have no height.
+/// 120,000 measurements of 40 series, and a table of 50 stations. Some stations have no height.
 fn world() -> World {
     let world = World::at("2024-06-01T00:00:00Z");
     world.rows("CREATE COLLECTION w WITH (timeField = 'time', metaField = 's')");

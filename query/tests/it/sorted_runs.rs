@@ -4,7 +4,7 @@ use crate::support::World;
 use ebbtide_query::{Session, SessionSettings};
 use serde_json::Value;
 
-/// Three batches of rows, of which the second and third are late: in segments, and the last in memory.
+/// Three batches of rows whose times overlap. The first two are in segments, the third is in memory.
 fn world() -> World {
     let world = World::at("2024-06-01T00:00:00Z");
     world.rows("CREATE COLLECTION w WITH (timeField = 'time', metaField = 's')");
