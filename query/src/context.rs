@@ -31,7 +31,7 @@ pub(crate) struct StatementContext {
     database: Database,
     snapshot: Snapshot,
     /// The session, for planning while the statement runs.
-    session: SessionContext,
+    session: SessionSource,
     /// Whether files may be read and written by their paths.
     files: FileAccess,
     trace: ScanTrace,
@@ -42,6 +42,27 @@ pub(crate) struct StatementContext {
     views: Mutex<(Vec<String>, BTreeSet<String>)>,
 }
 
+/// A session of DataFusion, without its type: in futures, each of which the compiler would have to prove to be `Send`, that takes
+/// it seconds (see `at_once`).
+pub(crate) trait MakesStates: Send + Sync {
+    fn config(&self) -> SessionConfig;
+
+    fn state(&self) -> SessionState;
+}
+
+/// What [`MakesStates`] is used by.
+pub(crate) type SessionSource = Arc<dyn MakesStates>;
+
+impl MakesStates for SessionContext {
+    fn config(&self) -> SessionConfig {
+        self.copied_config()
+    }
+
+    fn state(&self) -> SessionState {
+        SessionContext::state(self)
+    }
+}
+
 impl fmt::Debug for StatementContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StatementContext").field("now", &self.snapshot.now()).finish_non_exhaustive()
@@ -49,7 +70,7 @@ impl fmt::Debug for StatementContext {
 }
 
 impl StatementContext {
-    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionContext, files: FileAccess) -> Self {
+    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionSource, files: FileAccess) -> Self {
         StatementContext {
             database,
             snapshot,
@@ -102,7 +123,7 @@ impl StatementContext {
 
     /// The session's configuration, with this context.
     pub(crate) fn config(self: &Arc<Self>) -> SessionConfig {
-        self.session.copied_config().with_extension(Arc::clone(self))
+        self.session.config().with_extension(Arc::clone(self))
     }
 
     /// The session's state, planning for this statement.

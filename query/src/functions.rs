@@ -31,7 +31,6 @@ mod zeros;
 use crate::balance::balance_filters;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::timestamp_coercion::BeneathCasts;
-use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
@@ -50,6 +49,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionContext;
+use futures::future::{BoxFuture, FutureExt};
+use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 pub(crate) use asof::desugar;
@@ -81,7 +83,7 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.insert(0, Arc::new(BeneathCasts));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     let pivots: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots)];
-    builder.with_query_planner(Arc::new(Planner)).with_optimizer_rules(rules).with_relation_planners(pivots)
+    builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(pivots)
 }
 
 /// Registers the functions.
@@ -171,25 +173,71 @@ fn asks_for_nodes(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Plans queries as DataFusion does, including the nodes of this module.
-#[derive(Debug)]
-pub(crate) struct Planner;
+pub(crate) struct Planner(DefaultPhysicalPlanner);
 
-#[async_trait]
-impl QueryPlanner for Planner {
-    async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
-        balance_filters(planner.create_physical_plan(plan, session).await?)
+impl Planner {
+    pub(crate) fn new() -> Planner {
+        Planner(DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Nodes)]))
     }
 }
 
-#[async_trait]
-impl ExtensionPlanner for Planner {
-    async fn plan_extension(
-        &self,
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner").finish_non_exhaustive()
+    }
+}
+
+// Without `async_trait`: see `at_once`.
+impl QueryPlanner for Planner {
+    fn create_physical_plan<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        plan: &'life1 LogicalPlan,
+        session: &'life2 dyn Session,
+    ) -> BoxFuture<'async_trait, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.0.create_physical_plan(plan, session).map(|plan| balance_filters(plan?)).boxed()
+    }
+}
+
+/// Plans the nodes of this module.
+struct Nodes;
+
+impl ExtensionPlanner for Nodes {
+    fn plan_extension<'life0, 'life1, 'life2, 'life3, 'life4, 'life5, 'life6, 'life7, 'async_trait>(
+        &'life0 self,
+        planner: &'life1 dyn PhysicalPlanner,
+        node: &'life2 dyn UserDefinedLogicalNode,
+        logical_inputs: &'life3 [&'life4 LogicalPlan],
+        physical_inputs: &'life5 [Arc<dyn ExecutionPlan>],
+        session: &'life6 dyn Session,
+        context: &'life7 PhysicalPlanningContext,
+    ) -> BoxFuture<'async_trait, Result<Option<Arc<dyn ExecutionPlan>>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+        'life4: 'async_trait,
+        'life5: 'async_trait,
+        'life6: 'async_trait,
+        'life7: 'async_trait,
+        Self: 'async_trait,
+    {
+        let inputs = (logical_inputs, physical_inputs);
+        Box::pin(ready(Nodes::plan(planner, node, inputs, session, context)))
+    }
+}
+
+impl Nodes {
+    fn plan(
         planner: &dyn PhysicalPlanner,
         node: &dyn UserDefinedLogicalNode,
-        logical_inputs: &[&LogicalPlan],
-        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        (logical_inputs, physical_inputs): (&[&LogicalPlan], &[Arc<dyn ExecutionPlan>]),
         session: &dyn Session,
         context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {

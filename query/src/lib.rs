@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod at_once;
 mod balance;
 mod barriers;
 mod cancellation;

@@ -69,7 +69,7 @@ impl Planning {
         rules.push(Arc::new(AnswerAggregates { in_order: true }));
         let mut plain = SessionStateBuilder::new()
             .with_runtime_env(runtime)
-            .with_query_planner(Arc::new(Planner))
+            .with_query_planner(Arc::new(Planner::new()))
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rules(Vec::new())
             .build();

@@ -4,7 +4,7 @@
 
 use crate::catalog::{SessionTables, StatementCatalog};
 use crate::context::PG_CATALOG;
-use crate::context::{CATALOG, StatementContext};
+use crate::context::{CATALOG, SessionSource, StatementContext};
 use crate::error::{QueryError, Result};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
@@ -80,7 +80,7 @@ struct Names {
     /// What the catalog is called.
     catalog: String,
     database: Database,
-    session: SessionContext,
+    session: SessionSource,
     tables: Weak<SessionTables>,
 }
 
@@ -95,7 +95,8 @@ impl Names {
     fn schema(&self, catalog: &str, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let tables = self.tables.upgrade().filter(|_| catalog == self.catalog && name != PG_CATALOG)?;
         let (database, snapshot) = (self.database.clone(), self.database.snapshot());
-        let context = Arc::new(StatementContext::new(database, snapshot, self.session.clone(), FileAccess::none()));
+        let context =
+            Arc::new(StatementContext::new(database, snapshot, Arc::clone(&self.session), FileAccess::none()));
         StatementCatalog::new(&context, &tables).schema(name)
     }
 }
@@ -161,7 +162,7 @@ pub(crate) fn register(
     let names = Names {
         catalog: client.database.clone(),
         database: database.clone(),
-        session: session.clone(),
+        session: Arc::new(session.clone()),
         tables: Arc::downgrade(tables),
     };
     let schema = PgCatalogSchemaProvider::try_new(names, Arc::clone(&common.tables), EmptyContextProvider)?;

@@ -3,6 +3,7 @@
 //! The table keeps its name and schema, never data: each scan reads the snapshot of the statement that is being
 //! planned. So views and prepared statements see what is visible when they run, not when they were created.
 
+use crate::at_once::{change_at_once, scan_at_once};
 use crate::context::StatementContext;
 use crate::dml::DeleteSink;
 use crate::error::external;
@@ -81,7 +82,20 @@ impl ScanTable {
     }
 }
 
-#[async_trait]
+impl ScanTable {
+    /// Ignores the projection and the filters: the scan was made with them.
+    fn plan_as_made(
+        &self,
+        state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (all, spec) = (Arc::clone(&self.all), Arc::clone(&self.spec));
+        ScanTable { all, spec, units: self.units.clone(), report: self.report }.plan(state, limit)
+    }
+}
+
 impl TableProvider for ScanTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.all)
@@ -91,16 +105,23 @@ impl TableProvider for ScanTable {
         TableType::Base
     }
 
-    /// Ignores the projection and the filters: the scan was made with them.
-    async fn scan(
+    scan_at_once!(plan_as_made);
+}
+
+impl CollectionTable {
+    fn plan(
         &self,
         state: &dyn Session,
-        _projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (all, spec) = (Arc::clone(&self.all), Arc::clone(&self.spec));
-        ScanTable { all, spec, units: self.units.clone(), report: self.report }.plan(state, limit)
+        #[cfg(feature = "workers")]
+        if StatementContext::of(state.config())?.workers().is_some() {
+            let reads = crate::workers::Reads::Visible;
+            return crate::workers::shared_scan(self, reads, state, (projection, filters), limit);
+        }
+        self.make_scan(state, projection, filters)?.plan(state, limit)
     }
 }
 
@@ -119,20 +140,7 @@ impl TableProvider for CollectionTable {
         Ok(filters.iter().map(|f| rules.supports(f)).collect())
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        #[cfg(feature = "workers")]
-        if StatementContext::of(state.config())?.workers().is_some() {
-            let reads = crate::workers::Reads::Visible;
-            return crate::workers::shared_scan(self, reads, state, (projection, filters), limit);
-        }
-        self.make_scan(state, projection, filters)?.plan(state, limit)
-    }
+    scan_at_once!(plan);
 
     async fn insert_into(
         &self,
@@ -147,19 +155,7 @@ impl TableProvider for CollectionTable {
         )
     }
 
-    async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
-        // DELETE itself does not run as a DataFusion plan (see `dml`).
-        Ok(DeleteSink::plan(&self.planned.name))
-    }
-
-    async fn update(
-        &self,
-        _state: &dyn Session,
-        _assignments: Vec<(String, Expr)>,
-        _filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("UPDATE: measurements cannot be changed; DELETE them and INSERT new ones")
-    }
+    change_at_once!("UPDATE: measurements cannot be changed; DELETE them and INSERT new ones");
 
     async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         not_impl_err!("TRUNCATE: DELETE FROM {} removes every measurement", self.planned.name)

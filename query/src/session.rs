@@ -358,7 +358,7 @@ impl Session {
         let (database, snapshot) = (self.database.clone(), self.snapshot());
         #[cfg(feature = "workers")]
         let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
-        let context = StatementContext::new(database, snapshot, self.context.clone(), self.files.clone());
+        let context = StatementContext::new(database, snapshot, Arc::new(self.context.clone()), self.files.clone());
         #[cfg(feature = "workers")]
         let context = context.with_workers(workers);
         Arc::new(context)

@@ -8,12 +8,13 @@ pub use tables::{describe_documents, describe_rows, expiry_rows};
 pub(crate) use tables::{sweep_row, type_name};
 pub use text::value_text;
 
+use crate::at_once::scan_at_once;
 use crate::context::StatementContext;
 use crate::error::external;
-use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, plan_err};
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use ebbtide_ttl::Precision;
@@ -91,7 +92,21 @@ impl SystemTable {
     }
 }
 
-#[async_trait]
+impl SystemTable {
+    fn plan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = StatementContext::of(state.config())?;
+        let batch = self.table.rows(context.database(), context.snapshot(), self.unit)?;
+        let schema = batch.schema();
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, projection.cloned())?)
+    }
+}
+
 impl TableProvider for SystemTable {
     fn schema(&self) -> SchemaRef {
         self.table.schema(self.unit)
@@ -101,15 +116,5 @@ impl TableProvider for SystemTable {
         TableType::View
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = StatementContext::of(state.config())?;
-        let batch = self.table.rows(context.database(), context.snapshot(), self.unit)?;
-        MemTable::try_new(batch.schema(), vec![vec![batch]])?.scan(state, projection, filters, limit).await
-    }
+    scan_at_once!(plan);
 }

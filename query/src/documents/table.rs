@@ -4,6 +4,7 @@
 use super::cells::PlannedDocuments;
 use super::lookup::{filter_of, of_condition};
 use super::scan::DocumentsScanExec;
+use crate::at_once::{change_at_once, scan_at_once};
 use crate::context::StatementContext;
 use crate::dml::DeleteSink;
 use crate::error::external;
@@ -27,6 +28,21 @@ impl DocumentsTable {
     pub(crate) fn new(snapshot: &DocumentsSnapshot) -> Self {
         DocumentsTable { planned: PlannedDocuments::new(snapshot) }
     }
+
+    fn plan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = StatementContext::of(state.config())?;
+        let snapshot = context.snapshot().documents(&self.planned.name).map_err(external)?;
+        let filter = filter_of(filters, &self.planned);
+        // A filter that is applied again may leave fewer rows.
+        let limit = limit.filter(|_| filters.is_empty());
+        Ok(Arc::new(DocumentsScanExec::new(snapshot, self.planned.clone(), projection, filter, limit)?))
+    }
 }
 
 #[async_trait]
@@ -47,20 +63,7 @@ impl TableProvider for DocumentsTable {
         Ok(filters.iter().map(supports).collect())
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = StatementContext::of(state.config())?;
-        let snapshot = context.snapshot().documents(&self.planned.name).map_err(external)?;
-        let filter = filter_of(filters, &self.planned);
-        // A filter that is applied again may leave fewer rows.
-        let limit = limit.filter(|_| filters.is_empty());
-        Ok(Arc::new(DocumentsScanExec::new(snapshot, self.planned.clone(), projection, filter, limit)?))
-    }
+    scan_at_once!(plan);
 
     async fn insert_into(
         &self,
@@ -74,18 +77,7 @@ impl TableProvider for DocumentsTable {
         )
     }
 
-    async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(DeleteSink::plan(&self.planned.name))
-    }
-
-    async fn update(
-        &self,
-        _state: &dyn Session,
-        _assignments: Vec<(String, Expr)>,
-        _filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("EXPLAIN and PREPARE of UPDATE; run the UPDATE by itself")
-    }
+    change_at_once!("EXPLAIN and PREPARE of UPDATE; run the UPDATE by itself");
 
     async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         not_impl_err!("TRUNCATE: DELETE FROM {} removes every document", self.planned.name)

@@ -1,9 +1,9 @@
 //! What table functions over a collection have in common: their argument, their tables, and the leaf of a plan that reads one.
 
+use crate::at_once::scan_at_once;
 use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::error::external;
 use crate::leaf::{leaf_methods, leaf_properties};
-use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableFunctionArgs, TableProvider};
@@ -102,21 +102,8 @@ pub(super) trait Rows: fmt::Debug + fmt::Display + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct CallTable<C>(pub(super) C);
 
-#[async_trait]
-impl<C: Call> TableProvider for CallTable<C> {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(filters.iter().map(|filter| self.0.supports(filter)).collect())
-    }
-
-    async fn scan(
+impl<C: Call> CallTable<C> {
+    fn plan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -133,6 +120,22 @@ impl<C: Call> TableProvider for CallTable<C> {
         let properties = leaf_properties(rows.schema(), rows.parts(), C::Rows::EMISSION);
         Ok(Arc::new(CallExec { rows: Arc::new(rows), properties, metrics: ExecutionPlanMetricsSet::new() }))
     }
+}
+
+impl<C: Call> TableProvider for CallTable<C> {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters.iter().map(|filter| self.0.supports(filter)).collect())
+    }
+
+    scan_at_once!(plan);
 }
 
 /// The leaf.

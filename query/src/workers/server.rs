@@ -173,7 +173,8 @@ impl Sessions {
             opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map_err(external)?;
         let plain = template.with_config(config.clone()).build();
         let session = SessionContext::new_with_state(plain.clone());
-        let context = Arc::new(StatementContext::new(database, snapshot.at(pinned.now), session, FileAccess::none()));
+        let context =
+            Arc::new(StatementContext::new(database, snapshot.at(pinned.now), Arc::new(session), FileAccess::none()));
         let mut planning = plain.clone();
         planning.config_mut().set_extension(Arc::clone(&context));
         let mut state = plain;
