@@ -1,10 +1,16 @@
 //! What the leaves of plans have in common.
 
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
-use datafusion::physical_plan::PlanProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use std::sync::Arc;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
+use futures::stream;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The properties of a leaf whose rows are in no particular order.
 pub(crate) fn leaf_properties(schema: &SchemaRef, partitions: usize, emission: EmissionType) -> Arc<PlanProperties> {
@@ -74,3 +80,41 @@ macro_rules! leaf_methods {
 }
 
 pub(crate) use leaf_methods;
+
+/// A leaf that returns the rows of streams, one for each partition. It can be executed once.
+pub(crate) fn streams_as_leaf(
+    schema: &SchemaRef,
+    streams: Vec<SendableRecordBatchStream>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let handed = streams.into_iter().map(|rows| {
+        let handed = Handed { schema: Arc::clone(schema), rows: Mutex::new(Some(rows)) };
+        Arc::new(handed) as Arc<dyn PartitionStream>
+    });
+    Ok(Arc::new(StreamingTableExec::try_new(Arc::clone(schema), handed.collect(), None, [], false, None)?))
+}
+
+/// A stream as a table that is read once.
+struct Handed {
+    schema: SchemaRef,
+    rows: Mutex<Option<SendableRecordBatchStream>>,
+}
+
+impl fmt::Debug for Handed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handed").finish_non_exhaustive()
+    }
+}
+
+impl PartitionStream for Handed {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
+        rows.unwrap_or_else(|| {
+            let error = stream::iter([internal_err!("a stream is read a second time")]);
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), error))
+        })
+    }
+}

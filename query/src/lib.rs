@@ -37,6 +37,7 @@ mod files;
 mod filter_projections;
 mod frames;
 mod functions;
+mod groups;
 mod join_filter;
 mod joined_metas;
 mod leaf;

@@ -16,6 +16,7 @@ use crate::documents::cells::PlannedDocuments;
 use crate::error::{Explainer, QueryError, Result};
 use crate::filter_projections::SplitFilters;
 use crate::frames::FastFrames;
+use crate::groups::HashGroups;
 use crate::joined_metas::JoinsSelectMetas;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
@@ -240,6 +241,7 @@ impl Session {
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));
         rules.push(Arc::new(SortRuns));
+        rules.push(Arc::new(HashGroups));
         let state = state.with_physical_optimizer_rules(rules);
         #[cfg(feature = "postgres")]
         let state = if settings.postgres.is_some() { crate::postgres::with_types(state) } else { state };

@@ -5,6 +5,7 @@
 use crate::documents::scan::DocumentsScanExec;
 use crate::engine_aggregate::EngineAggregateExec;
 use crate::exec::BucketScanExec;
+use crate::groups::GroupsExec;
 use crate::sorted_runs::SortRunsExec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
@@ -79,7 +80,8 @@ fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
     if let Some(filter) = node.downcast_ref::<FilterExec>() {
         return Some(format!("keeps rows where {}", plain(&filter.predicate().to_string())));
     }
-    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+    let grouped = node.downcast_ref::<GroupsExec>().map_or(node, GroupsExec::original);
+    if let Some(aggregate) = grouped.downcast_ref::<AggregateExec>() {
         let keys: Vec<String> = aggregate.group_expr().expr().iter().map(|(_, name)| plain(name)).collect();
         let calls: Vec<String> = aggregate.aggr_expr().iter().map(|call| plain(call.name())).collect();
         let calls = if calls.is_empty() { "distinct rows".to_owned() } else { calls.join(", ") };

@@ -2,6 +2,7 @@
 
 use super::runs::{Runs, SortedRuns};
 use crate::exec::BucketScanExec;
+use crate::leaf::streams_as_leaf;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -17,13 +18,12 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A sort of runs.
 #[derive(Debug)]
@@ -226,9 +226,7 @@ impl Work {
         let resorted = self.resorted;
         let rows = read.chain(self.input).inspect_ok(move |batch| resorted.add(batch.num_rows()));
         let rows = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows));
-        let rows = Handed { schema: Arc::clone(&self.schema), rows: Mutex::new(Some(rows)) };
-        let input = StreamingTableExec::try_new(self.schema, vec![Arc::new(rows)], None, [], false, None)?;
-        let sorted = SortExec::new(self.order, Arc::new(input)).execute(0, self.context)?;
+        let sorted = SortExec::new(self.order, streams_as_leaf(&self.schema, vec![rows])?).execute(0, self.context)?;
         let baseline = self.baseline;
         let schema = sorted.schema();
         let sorted = sorted.inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
@@ -245,27 +243,4 @@ fn bytes_of(batch: &RecordBatch) -> usize {
         fixed + texts.unwrap_or_default()
     };
     batch.columns().iter().map(bytes).sum()
-}
-
-/// A stream as a table that is read once.
-struct Handed {
-    schema: SchemaRef,
-    rows: Mutex<Option<SendableRecordBatchStream>>,
-}
-
-impl fmt::Debug for Handed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handed").finish_non_exhaustive()
-    }
-}
-
-impl PartitionStream for Handed {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
-        rows.unwrap_or_else(|| Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream::empty())))
-    }
 }

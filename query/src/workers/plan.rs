@@ -27,7 +27,7 @@ use std::sync::Arc;
 use url::Url;
 
 /// Rules of the session whose nodes run in the session's process.
-const LOCAL_RULES: [&str; 4] = ["JoinsSelectMetas", "YieldingJoins", "FastFrames", "SortRuns"];
+const LOCAL_RULES: [&str; 5] = ["JoinsSelectMetas", "YieldingJoins", "FastFrames", "SortRuns", "HashGroups"];
 
 /// The physical plan for a logical one, whose parts are sent to workers. The plan may be an EXPLAIN.
 pub(crate) async fn plan(

@@ -9,6 +9,7 @@ mod depth;
 mod differential;
 mod directory;
 mod frames;
+mod groups;
 mod joins;
 mod prepared;
 mod sorted_runs;

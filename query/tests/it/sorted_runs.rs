@@ -1,6 +1,6 @@
 //! Sorts of rows that come in runs: the operator of this crate returns what DataFusion's sort does.
 
-use crate::support::World;
+use crate::support::{World, both, counted};
 use ebbtide_query::{Session, SessionSettings};
 use serde_json::Value;
 
@@ -23,23 +23,6 @@ fn world() -> World {
     }
     world.rows("DELETE FROM w WHERE s = 3");
     world
-}
-
-/// The rows with and without the operator, and the plan with it.
-fn both(world: &World, sql: &str) -> (Vec<Value>, Vec<Value>, String) {
-    world.rows("SET ebbtide.fast_paths = true");
-    let plan = world.text(&format!("EXPLAIN ANALYZE {sql}"));
-    let fast = world.rows(sql);
-    world.rows("SET ebbtide.fast_paths = false");
-    (fast, world.rows(sql), plan)
-}
-
-/// A counter in the text of EXPLAIN ANALYZE.
-fn counted(plan: &str, counter: &str) -> Vec<String> {
-    let name = format!("{counter}=");
-    plan.match_indices(&name)
-        .map(|(at, _)| plan[at + name.len()..].split([',', ']']).next().unwrap().to_owned())
-        .collect()
 }
 
 #[test]

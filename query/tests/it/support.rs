@@ -100,3 +100,20 @@ pub(crate) fn two_sensors() -> World {
     world.set("2024-01-02T00:00:00Z");
     world
 }
+
+/// The rows with and without the operators of this crate, and the plan with them.
+pub(crate) fn both(world: &World, sql: &str) -> (Vec<Value>, Vec<Value>, String) {
+    world.rows("SET ebbtide.fast_paths = true");
+    let plan = world.text(&format!("EXPLAIN ANALYZE {sql}"));
+    let fast = world.rows(sql);
+    world.rows("SET ebbtide.fast_paths = false");
+    (fast, world.rows(sql), plan)
+}
+
+/// A counter in the text of EXPLAIN ANALYZE.
+pub(crate) fn counted(plan: &str, counter: &str) -> Vec<String> {
+    let name = format!("{counter}=");
+    plan.match_indices(&name)
+        .map(|(at, _)| plan[at + name.len()..].split([',', ']']).next().unwrap().to_owned())
+        .collect()
+}

@@ -1,0 +1,68 @@
+//! Distinct rows, and counts of rows by group, in small hash tables.
+//!
+//! DataFusion groups rows by looking each of them up in one table, whose size is that of all groups: with millions of groups
+//! each row waits for memory. Here a row becomes one number of 64 or 128 bits (`keys.rs`), and its hash chooses one of 256 tables
+//! (`tables.rs`). A thread collects some hundred rows of a table before it looks them up, so that the table is in the processor's cache
+//! meanwhile. All threads share the tables, so that no row is copied from one thread to another.
+//!
+//! `SELECT DISTINCT`, `count(DISTINCT ...)` and `GROUP BY` with `count(*)` or without aggregates run so, by up to four columns of
+//! numbers, times, booleans and texts. Groups that need more memory than there is, and columns of many different texts, go
+//! through DataFusion's operators, which can use files.
+
+mod exec;
+mod keys;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use exec::GroupsExec;
+
+use crate::options::fast_paths;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::tree_node::PlanContext;
+use datafusion::physical_plan::union::UnionExec;
+use std::sync::Arc;
+
+/// Puts [`GroupsExec`] in the place of DataFusion's operators.
+#[derive(Debug)]
+pub(crate) struct HashGroups;
+
+impl PhysicalOptimizerRule for HashGroups {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if !fast_paths(config) {
+            return Ok(plan);
+        }
+        // A join may rely on DataFusion's hash of a group to find it in the same partition of both inputs.
+        let fast = PlanContext::new_default(plan).transform_down(|mut node: PlanContext<bool>| {
+            let relied_upon = node.data;
+            let exec = if relied_upon { None } else { GroupsExec::of(&node.plan) };
+            let replaced = exec.is_some();
+            if let Some(exec) = exec {
+                node = PlanContext::new_default(Arc::new(exec));
+            }
+            let plan = &node.plan;
+            let redistributes = plan.is::<RepartitionExec>()
+                || plan.is::<CoalescePartitionsExec>()
+                || plan.is::<SortPreservingMergeExec>();
+            let compares = node.children.len() > 1 && !plan.is::<UnionExec>();
+            node.children.iter_mut().for_each(|child| child.data = !redistributes && (relied_upon || compares));
+            Ok(if replaced { Transformed::yes(node) } else { Transformed::no(node) })
+        });
+        fast.map(|node| node.data.plan)
+    }
+
+    fn name(&self) -> &'static str {
+        "HashGroups"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
