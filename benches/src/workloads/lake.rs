@@ -177,9 +177,9 @@ fn ship(plan: &Plan, report: &mut Report) -> Result<()> {
                 ));
             }
             if beside == Beside::Publish {
-                publishes.push(
-                    db.publications().first().and_then(|p| p.last.as_ref().map(|v| v.version)).unwrap_or(0) as f64
-                );
+                // Versions are numbered from 0.
+                let last = db.publications().first().and_then(|p| p.last.as_ref().map(|v| v.version));
+                publishes.push(last.map_or(0, |version| version + 1) as f64);
             }
             bar.inc(1);
         }
