@@ -1,9 +1,9 @@
 //! Distinct rows, and counts of rows by group, in small hash tables.
 //!
-//! DataFusion groups rows by looking each of them up in one table, whose size is that of all groups: with millions of groups
-//! each row waits for memory. Here a row becomes one number of 64 or 128 bits (`keys.rs`), and its hash chooses one of 256 tables
-//! (`tables.rs`). A thread collects some hundred rows of a table before it looks them up, so that the table is in the processor's cache
-//! meanwhile. All threads share the tables, so that no row is copied from one thread to another.
+//! DataFusion looks each row up in one table of all groups: with millions of groups, nearly every look-up misses the processor's
+//! cache. Here a row becomes one number of 64 or 128 bits (`keys.rs`), and its hash chooses one of 256 tables (`tables.rs`). A thread
+//! collects hundreds of rows of a table before it looks them up, so that much of the table is in the cache meanwhile. All
+//! threads share the tables, so rows are not copied from one thread to another.
 //!
 //! `SELECT DISTINCT`, `count(DISTINCT ...)` and `GROUP BY` with `count(*)` or without aggregates run so, by up to four columns of
 //! numbers, times, booleans and texts. Groups that need more memory than there is, and columns of many different texts, go
