@@ -1,9 +1,10 @@
 //! Methods of DataFusion's asynchronous traits that return at once.
 //!
-//! `async_trait` makes a future of each method, and the compiler proves that everything in it can be sent to other threads. For
-//! DataFusion's plans and expressions this takes it 3 to 6 seconds for each method. A future that is ready has only the result.
+//! `async_trait` turns each method into a future that holds its arguments, and the compiler has to prove that this future is `Send`.
+//! With DataFusion's plans and expressions among the arguments, that takes 3 to 6 seconds for each method. A ready future
+//! holds only the result.
 
-/// `TableProvider::scan` by a method that is not asynchronous.
+/// Implements `TableProvider::scan` by calling a synchronous method.
 macro_rules! scan_at_once {
     ($scan:ident) => {
         fn scan<'life0, 'life1, 'life2, 'life3, 'async_trait>(
@@ -25,8 +26,8 @@ macro_rules! scan_at_once {
     };
 }
 
-/// `TableProvider::delete_from` as a plan that fails when it is run, since `DELETE` itself does not run as a plan of DataFusion (see
-/// `dml`); and `update`, which fails with a message.
+/// Implements `TableProvider::delete_from` with a plan that only `EXPLAIN` shows, since `dml` runs `DELETE` itself, and `update` with
+/// an error.
 macro_rules! change_at_once {
     ($message:literal) => {
         fn delete_from<'life0, 'life1, 'async_trait>(

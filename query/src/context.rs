@@ -31,7 +31,7 @@ pub(crate) struct StatementContext {
     database: Database,
     snapshot: Snapshot,
     /// The session, for planning while the statement runs.
-    session: SessionSource,
+    session: Arc<dyn SessionSource>,
     /// Whether files may be read and written by their paths.
     files: FileAccess,
     trace: ScanTrace,
@@ -42,18 +42,15 @@ pub(crate) struct StatementContext {
     views: Mutex<(Vec<String>, BTreeSet<String>)>,
 }
 
-/// A session of DataFusion, without its type: in futures, each of which the compiler would have to prove to be `Send`, that takes
-/// it seconds (see `at_once`).
-pub(crate) trait MakesStates: Send + Sync {
+/// A session of DataFusion as a trait object: proving that a future which holds a `SessionContext` is `Send` takes the compiler
+/// seconds (see `at_once`).
+pub(crate) trait SessionSource: Send + Sync {
     fn config(&self) -> SessionConfig;
 
     fn state(&self) -> SessionState;
 }
 
-/// What [`MakesStates`] is used by.
-pub(crate) type SessionSource = Arc<dyn MakesStates>;
-
-impl MakesStates for SessionContext {
+impl SessionSource for SessionContext {
     fn config(&self) -> SessionConfig {
         self.copied_config()
     }
@@ -70,7 +67,12 @@ impl fmt::Debug for StatementContext {
 }
 
 impl StatementContext {
-    pub(crate) fn new(database: Database, snapshot: Snapshot, session: SessionSource, files: FileAccess) -> Self {
+    pub(crate) fn new(
+        database: Database,
+        snapshot: Snapshot,
+        session: Arc<dyn SessionSource>,
+        files: FileAccess,
+    ) -> Self {
         StatementContext {
             database,
             snapshot,

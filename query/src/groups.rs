@@ -6,8 +6,8 @@
 //! threads share the tables, so rows are not copied from one thread to another.
 //!
 //! `SELECT DISTINCT`, `count(DISTINCT ...)` and `GROUP BY` with `count(*)` or without aggregates run so, by up to four columns of
-//! numbers, times, booleans and texts. Groups that need more memory than there is, and columns of many different texts, go
-//! through DataFusion's operators, which can use files.
+//! numbers, times, booleans and texts that take at most 128 bits together. If the groups need more memory than there is, or the
+//! columns have too many different texts, DataFusion's operators finish the work. They can use files.
 
 mod exec;
 mod keys;

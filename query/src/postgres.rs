@@ -80,7 +80,7 @@ struct Names {
     /// What the catalog is called.
     catalog: String,
     database: Database,
-    session: SessionSource,
+    session: Arc<dyn SessionSource>,
     tables: Weak<SessionTables>,
 }
 

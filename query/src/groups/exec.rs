@@ -37,7 +37,7 @@ pub(crate) struct GroupsExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// What runs, and which partitions of its output have been asked for. It has each of them once.
+/// A run, and which partitions of its output were requested. It can return each of them only once.
 #[derive(Debug)]
 struct Started {
     run: Arc<dyn Run>,
@@ -160,7 +160,7 @@ impl ExecutionPlan for GroupsExec {
         let is_new = |started: &Started| started.asked.get(part) == Some(&false);
         let started = match &mut *run {
             Some(started) if is_new(started) => started,
-            // For the first time, or once more: a join reads its input again where it needs more memory than there is.
+            // There is no run yet, or this partition is requested again: a join that lacks memory reads its input twice.
             none_or_older => {
                 let run = match (self.plan.layout.fits::<u64>(), self.plan.counted) {
                     (true, false) => self.start::<Distinct<u64>>(&context)?,
@@ -200,7 +200,7 @@ impl GroupsExec {
                 time: MetricBuilder::new(&self.metrics).elapsed_compute(part),
             });
         }
-        // Kept free for DataFusion's operators, in case that all other memory is used up.
+        // Kept free for DataFusion's operators, in case the tables use up all other memory.
         let spare = parts * context.session_config().options().execution.sort_spill_reservation_bytes;
         let spare = match shared.reservation.try_grow(spare) {
             Ok(()) => spare,
@@ -235,7 +235,7 @@ struct Work<E> {
     time: Time,
 }
 
-/// What a thread has not put into tables.
+/// What a thread has not added to the tables.
 struct Rest<E> {
     collected: Vec<(u8, Vec<E>)>,
     batch: Option<RecordBatch>,
@@ -247,7 +247,7 @@ impl<E: Entry> Work<E> {
         let mut collector = Collector::new(Arc::clone(&self.shared));
         let mut left = None;
         loop {
-            // Each input is read, if only a batch: another may wait until it is.
+            // At least one batch is read from every input: a join in one of them may wait for the others to start.
             let Some(batch) = self.input.try_next().await? else {
                 self.input = Box::pin(EmptyRecordBatchStream::new(self.input.schema()));
                 break;
@@ -287,9 +287,9 @@ struct Filling<E> {
     shared: Arc<Shared<E>>,
     rests: Arc<Mutex<Vec<Rest<E>>>>,
     done: futures::future::Shared<BoxFuture<'static, Result<(), Arc<DataFusionError>>>>,
-    /// DataFusion's operators, which go on with what the tables and the input have.
+    /// DataFusion's operators over the groups found so far and the rest of the input, once they are needed.
     resumed: Mutex<Option<Resumed>>,
-    /// 1 if they do.
+    /// 1 if these operators run.
     handed_over: Count,
 }
 
@@ -344,7 +344,7 @@ impl<E: Entry> Filling<E> {
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), stream::iter(batches)))
     }
 
-    /// DataFusion's operators over what was grouped and what remains.
+    /// DataFusion's operators over the groups found so far and the rest of the input.
     fn resume(&self, context: &Arc<TaskContext>) -> Result<Arc<dyn ExecutionPlan>> {
         self.handed_over.add(1);
         let rests = std::mem::take(&mut *self.rests.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,4 +1,4 @@
-//! Rows as numbers: two rows are equal if their numbers are, and the same columns are null.
+//! Rows as numbers: two rows are equal if the same columns are null and their numbers are equal.
 
 use datafusion::arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, BooleanArray, StringViewArray, UInt32Array, make_array, new_null_array,
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// More columns are left to DataFusion: which of them are null takes a bit each of a byte, and there are tables for each case.
+/// More columns are left to DataFusion, since every combination of null columns has tables of its own.
 const MAX_COLUMNS: usize = 4;
-/// The bits of the number of a text. More different texts are left to DataFusion.
+/// Texts are numbered with this many bits. More different texts are left to DataFusion.
 const TEXT_BITS: u32 = 16;
 /// What a text takes in memory beside its bytes: entries of two hash tables, and two headers.
 const TEXT_BYTES: usize = 160;
@@ -126,7 +126,7 @@ impl<K> Default for Rows<K> {
 }
 
 impl Layout {
-    /// For the first columns of a schema; `None` if their values are no numbers of together 128 bits.
+    /// For the first columns of a schema; `None` if a type is not supported, or if the columns need more than 128 bits together.
     pub(super) fn of(schema: &SchemaRef, columns: usize) -> Option<Layout> {
         if columns == 0 || columns > MAX_COLUMNS {
             return None;
@@ -146,12 +146,12 @@ impl Layout {
         self.bits <= K::BITS
     }
 
-    /// In how many ways columns can be null.
+    /// The number of combinations of null columns.
     pub(super) fn null_cases(&self) -> usize {
         1 << self.columns.len()
     }
 
-    /// Makes numbers of rows; `false` if there are more different texts than have a number, or than fit into memory.
+    /// Converts rows to keys; `false` if there are too many different texts, or no memory for them.
     pub(super) fn encode<K: Key>(
         &self,
         columns: &[ArrayRef],
@@ -199,7 +199,7 @@ impl Layout {
         Ok(true)
     }
 
-    /// The columns of rows of which the same columns are null.
+    /// Converts keys back to columns. `nulls` has a bit for each column that is null in all of these rows.
     pub(super) fn decode<K: Key>(&self, keys: &[K], nulls: u8, texts: &StringViewArray) -> Result<Vec<ArrayRef>> {
         let column = |(at, (form, shift, data_type)): (usize, &(Form, u32, DataType))| {
             if nulls & 1 << at != 0 {
@@ -227,7 +227,7 @@ impl Layout {
     }
 }
 
-/// Adds a column to numbers. What is null adds nothing.
+/// Adds a column to the keys. Nulls add nothing.
 fn put<K: Key>(keys: &mut [K], shift: u32, nulls: Option<&NullBuffer>, codes: impl Iterator<Item = u64>) {
     match nulls {
         None => keys.iter_mut().zip(codes).for_each(|(key, code)| *key = key.with(code, shift)),
@@ -311,12 +311,12 @@ impl KnownTexts {
         Some(number)
     }
 
-    /// Adds a column of texts to numbers; `false` if there are too many.
+    /// Adds a column of texts to the keys; `false` if there are too many different ones, or no memory for them.
     fn put<K: Key>(&mut self, column: &StringViewArray, keys: &mut [K], shift: u32) -> bool {
         let views = column.views();
         let mut at = 0;
         while at < views.len() {
-            // A view says where the text is, or is the text: often that of many rows.
+            // Rows with equal views have equal texts, and runs of rows often share one view.
             let same = |other: &usize| views[*other] == views[at] && column.is_null(*other) == column.is_null(at);
             let end = (at + 1..views.len()).find(|other| !same(other)).unwrap_or(views.len());
             if !column.is_null(at) {

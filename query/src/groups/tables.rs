@@ -9,17 +9,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many tables there are for each case of null columns. The highest bits of a hash choose one.
+/// The number of tables for each combination of null columns. The highest bits of a hash choose one.
 const TABLES: usize = 256;
-/// A thread looks up so many rows of a table at once; more of a large one, of which few slots are in the processor's cache.
+/// A thread collects at least this many rows of a table before it looks them up, and more if the table is large.
 const COLLECTED: usize = 512;
-/// For how many there is room at first.
+/// The initial capacity for collected rows.
 const FIRST_COLLECTED: usize = 32;
-/// The last keys of a thread, by the lowest bits of their hashes.
+/// The number of recent keys that a thread keeps, one for each value of the lowest bits of their hashes.
 const RECENT: usize = 512;
-/// So many slots are read before the first of them is needed, so that the processor waits for all of them together.
+/// This many slots are loaded before the first is compared, so that cache misses overlap.
 const AHEAD: usize = 64;
-/// The slots of a table that has a key.
+/// The slots of the smallest table.
 const FIRST_SLOTS: usize = 2 * AHEAD;
 
 /// Which columns are null in the rows of a table.

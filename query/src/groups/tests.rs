@@ -36,7 +36,7 @@ async fn plan(session: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_that_is_executed_again_returns_all_rows_again() {
-    // All groups fit into 64 MiB; with 20.5 MiB, DataFusion's operators go on with some.
+    // All groups fit into 64 MiB. They do not fit into 20.5 MiB, where DataFusion's operators finish the work.
     for memory in [64 << 20, 41 << 19] {
         let session = session(memory);
         let plan = plan(&session, "SELECT DISTINCT v FROM t").await;
