@@ -8,6 +8,8 @@ mod fold;
 mod groups;
 mod guard;
 mod request;
+mod results;
+mod tables;
 
 pub use guard::AggregateGuard;
 pub use request::{Aggregate, AggregateRequest, MetaGroups};
@@ -23,10 +25,11 @@ use arrow::array::RecordBatch;
 use ebbtide_buckets::{Chunk, FieldType, SegmentReader, column_of_keys};
 use ebbtide_ttl::Code;
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
-use groups::{FieldShape, Shape, Source, Table};
+use groups::{FieldShape, Shape, Source};
 use std::borrow::Cow;
 use std::collections::btree_map;
 use std::sync::Arc;
+use tables::Tables;
 
 /// Rows of a unit of work of one thread.
 const UNIT_ROWS: u64 = 1 << 16;
@@ -65,7 +68,7 @@ impl CollectionSnapshot {
             left += round.open.iter().map(|(_, found)| found.len()).sum::<usize>();
             segments += round.rest.len() as u64;
             let units = round.units(shape, metas)?;
-            fold::fold_all(shape, &units, &mut round.table, guard)
+            fold::fold_all(shape, &units, &mut round.tables, guard)
         })?;
         let all = match &request.meta_groups {
             Some(groups) if request.by_meta => all.by_groups_of_metas(self, groups.as_ref())?,
@@ -74,8 +77,8 @@ impl CollectionSnapshot {
         let (mut report, left) = (all.report, left as u64);
         let known = report.buckets.saturating_sub(left);
         (report.buckets, report.segments) = (left, segments);
-        report.rows_hidden += all.table.hidden;
-        let groups = all.table.finish(self, request, &all.shape, &all.metas)?;
+        report.rows_hidden += all.tables.hidden;
+        let groups = results::results(all.tables, self, request, &all.shape, &all.metas)?;
         Ok(Aggregated { groups, known, report })
     }
 
@@ -132,7 +135,7 @@ type PendingChunk<'a> = (&'a Arc<Chunk>, Vec<(usize, Cow<'a, [u32]>)>);
 /// The result of all rounds.
 struct AggregateResult {
     shape: Shape,
-    table: Table,
+    tables: Tables,
     metas: MetaNumbers,
     /// What was selected and what was skipped.
     report: ScanReport,
@@ -153,7 +156,7 @@ struct DirectoryWalk<'a, 's> {
 /// Some of the segments: what their directories answer, and what is left to read. Segments are examined in rounds so that
 /// not all directories are in memory at a time.
 struct Round<'a> {
-    table: Table,
+    tables: Tables,
     rest: Vec<PendingSegment<'a>>,
     open: Vec<PendingChunk<'a>>,
     /// Whether it is the last round.
@@ -161,7 +164,7 @@ struct Round<'a> {
 }
 
 impl AggregateResult {
-    /// Examines everything in rounds; `each` processes what a round leaves to read, and may add to its table.
+    /// Examines everything in rounds; `each` processes what a round leaves to read, and may add to its tables.
     fn in_rounds<'a>(
         snapshot: &'a CollectionSnapshot,
         request: &AggregateRequest,
@@ -178,24 +181,24 @@ impl AggregateResult {
             wanted: request.member_alone().and_then(|path| WantedValues::at(path, snapshot.schema())),
             metas: MetaNumbers::default(),
         };
-        let mut before: Option<Table> = None;
+        let mut before: Option<Tables> = None;
         loop {
-            let held = before.as_ref().map_or(0, |table: &Table| table.bytes(&walk.shape));
+            let held = before.as_ref().map_or(0, |tables: &Tables| tables.bytes(&walk.shape));
             let mut round = walk.round(held, guard)?;
             each(&walk.shape, &walk.metas, &mut round)?;
-            let table = match before {
-                None if round.last => round.table,
+            let tables = match before {
+                None if round.last => round.tables,
                 before => {
-                    let mut table = before.unwrap_or_else(|| Table::sparse(&walk.shape));
-                    table.merge(&round.table, None);
-                    table
+                    let mut tables = before.unwrap_or_else(|| Tables::sparse(&walk.shape));
+                    tables.merge(&round.tables, None);
+                    tables
                 }
             };
             if round.last {
                 let report = walk.scan.report();
-                return Ok(AggregateResult { shape: walk.shape, table, metas: walk.metas, report });
+                return Ok(AggregateResult { shape: walk.shape, tables, metas: walk.metas, report });
             }
-            before = Some(table);
+            before = Some(tables);
         }
     }
 }
@@ -215,9 +218,9 @@ impl AggregateResult {
         if numbers.iter().any(|number| *number as usize >= metas.keys.len()) {
             return Err(Error::internal("groups of metas are not numbered in the order of their appearance"));
         }
-        let mut table = Table::sparse(&self.shape);
-        table.merge(&self.table, Some(&numbers));
-        Ok(AggregateResult { metas, table, ..self })
+        let mut tables = Tables::sparse(&self.shape);
+        tables.merge(&self.tables, Some(&numbers));
+        Ok(AggregateResult { metas, tables, ..self })
     }
 }
 
@@ -260,12 +263,12 @@ impl<'a> DirectoryWalk<'a, '_> {
         if !guard.may_take(whole.saturating_mul(2 + ebbtide_buckets::cores()).saturating_add(held)) {
             return Err(guard::refused());
         }
-        let mut table = Table::new(&self.shape, metas, times);
+        let mut tables = Tables::new(&self.shape, metas, times);
         for rest in &mut sealed {
-            answer(&self.shape, rest, self.by_meta, &mut table);
+            answer(&self.shape, rest, self.by_meta, &mut tables);
         }
         sealed.retain(|rest| !rest.found.is_empty());
-        Ok(Round { table, rest: sealed, open, last })
+        Ok(Round { tables, rest: sealed, open, last })
     }
 
     fn open(&mut self) -> Result<Vec<PendingChunk<'a>>> {
@@ -382,8 +385,8 @@ fn numbers_of(
     numbers
 }
 
-/// Moves the buckets that statistics can answer from `rest` into `table`.
-fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, table: &mut Table) {
+/// Moves the buckets that statistics can answer from `rest` into `tables`.
+fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, tables: &mut Tables) {
     let directory = rest.reader.directory();
     let schema = rest.reader.schema();
     let group = |bucket: &SelectedBucket| match bucket.filter {
@@ -405,7 +408,7 @@ fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, table: &m
         for (bucket, meta) in found.into_iter().zip(metas) {
             let unchanged = sources.is_empty() || rest.segment.is_unchanged(bucket.ordinal);
             match group(&bucket).filter(|_| unchanged) {
-                Some(group) => table.add_known(meta, group, &bucket.bounds, &sources, bucket.ordinal),
+                Some(group) => tables.add_known(meta, group, &bucket.bounds, &sources, bucket.ordinal),
                 None => {
                     rest.found.push(bucket);
                     rest.metas.push(meta);
@@ -428,7 +431,7 @@ fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, table: &m
         && let Some(bucket) = rest.found.first()
     {
         let bounds = crate::segment::bounds::BucketBounds { rows: live.rows, ..bucket.bounds };
-        table.add_known(rest.metas[0], group, &bounds, &sources, 0);
+        tables.add_known(rest.metas[0], group, &bounds, &sources, 0);
         rest.found.clear();
         rest.metas.clear();
     }

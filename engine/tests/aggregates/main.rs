@@ -1,9 +1,12 @@
 //! Aggregates and last points give what a scan of the same snapshot gives, whatever is sealed, deleted, hidden or null.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
+mod first_rows;
 mod members;
 mod scanned;
 
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use ebbtide::buckets::value_at;
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Code, Comparison, Filter, Granularity, Precision, RuleSpec, Timestamp, Value, VirtualClock};
@@ -108,6 +111,7 @@ proptest! {
         by_meta in any::<bool>(),
         // With no cache each segment is a round of its own, and rows are read past it.
         cache_bytes_max in prop_oneof![Just(0), Just(Settings::default().cache_bytes_max)],
+        first in 1..400_u64,
     ) {
         let settings = Settings { cache_bytes_max, ..Settings::default() };
         let (db, all, clock) = opened_with(life.map(|h| h * 3600), settings);
@@ -165,6 +169,7 @@ proptest! {
 
         let points = ScanRequest { time, meta, ..ScanRequest::default() };
         last_points(&snapshot, &points);
+        first_rows::first_rows(&snapshot, &points, first);
     }
 }
 
@@ -291,5 +296,56 @@ fn groups_at_the_start_of_time_hold_what_is_theirs() {
         let mut counts: Vec<Value> = (0..groups.num_rows()).map(|row| value_at(counts, row)).collect();
         counts.sort();
         assert_eq!(counts, [Value::Int(1), Value::Int(2)], "sealed: {sealed}");
+    }
+}
+
+/// More groups than one thread merges: in tables with a slot for each group, in tables with only those that occur (a width of 1 ms),
+/// with metas combined, and in rounds of a segment each (without a cache).
+#[test]
+fn groups_of_few_rows_are_merged_by_several_threads_without_loss() {
+    const ROWS: i64 = 70_000;
+    for cache_bytes_max in [Settings::default().cache_bytes_max, 0] {
+        let (db, all, _clock) = opened_with(None, Settings { cache_bytes_max, ..Settings::default() });
+        let row = |i: i64| {
+            let t = Timestamp::from_millis(1_704_067_200_000 + 50 * i);
+            let sensor = Value::from(format!("s{}", i % 3).as_str());
+            Value::Object(vec![("t".into(), Value::Date(t)), ("sensor".into(), sensor), ("i".into(), Value::Int(i))])
+        };
+        // Each measurement twice, in different segments; the last ones are in memory.
+        for pass in 0..2 {
+            for start in (0..ROWS).step_by(10_000) {
+                let rows: Vec<Value> = (start..start + 10_000).map(row).collect();
+                all.insert_documents(&rows).unwrap();
+                if pass == 0 || start < ROWS / 2 {
+                    db.flush().unwrap();
+                }
+            }
+        }
+        let snapshot = all.snapshot().unwrap();
+        let aggregates = vec![Aggregate::Rows, Aggregate::Sum("i".into()), Aggregate::Last("i".into())];
+        let by_time: Vec<i64> = (0..ROWS).collect();
+        let by_sensor: Vec<i64> = (0..3).flat_map(|sensor| (sensor..ROWS).step_by(3)).collect();
+        for (width, by_meta, groups, expected) in [
+            (50, false, None, &by_time),
+            (50, true, None, &by_sensor),
+            (150, true, None, &by_sensor),
+            (1, true, None, &by_sensor),
+            (50, true, Some(scanned::Grouped::Apart), &by_sensor),
+            (50, true, Some(scanned::Grouped::Together), &by_time),
+        ] {
+            let request = AggregateRequest {
+                aggregates: aggregates.clone(),
+                width: Some(Precision::Ms.duration(width)),
+                by_meta,
+                meta_groups: groups.map(|groups| Arc::new(groups) as Arc<dyn ebbtide::MetaGroups>),
+                ..AggregateRequest::default()
+            };
+            let groups = snapshot.aggregate(&request).unwrap();
+            let int = |name: &str| groups.column_by_name(name).unwrap().as_primitive::<Int64Type>().values().to_vec();
+            let (counts, sums, lasts) = (int("count(*)"), int("sum(i)"), int("last(i)"));
+            assert!(lasts == *expected, "{request:?}");
+            assert!(counts.iter().all(|count| *count == 2));
+            assert!(sums.iter().zip(&lasts).all(|(sum, last)| *sum == 2 * last));
+        }
     }
 }

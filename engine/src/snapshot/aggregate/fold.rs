@@ -2,9 +2,10 @@
 
 use super::groups::{Shape, State, Table};
 use super::guard::{AggregateGuard, refused};
+use super::tables::{Tables, each};
 use crate::error::{Error, Result};
 use crate::snapshot::row_filter::RowFilter;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
@@ -99,40 +100,39 @@ impl Unit {
     }
 }
 
-/// Folds all units into the table, on all cores if there are rows enough to be worth the threads.
-pub(super) fn fold_all(shape: &Shape, units: &[Unit], table: &mut Table, guard: &dyn AggregateGuard) -> Result<()> {
+/// Folds all units into the tables, on all cores if there are rows enough to be worth the threads.
+pub(super) fn fold_all(shape: &Shape, units: &[Unit], tables: &mut Tables, guard: &dyn AggregateGuard) -> Result<()> {
     let rows: u64 = units.iter().map(Unit::rows).sum();
     if !guard.may_read(rows) {
         return Err(refused());
     }
-    let cores = if rows < PARALLEL_ROWS_MIN { 1 } else { cores() };
-    let helpers = cores.min(units.len()).saturating_sub(1);
-    let table = Mutex::new(table);
-    let next = AtomicU64::new(0);
-    let run = || -> Result<()> {
-        let take = || usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| units.get(at));
-        while let Some(unit) = take() {
-            if !guard.may_go_on() {
-                return Err(refused());
-            }
-            let (part, metas) = fold(shape, unit)?;
-            table.lock().merge(&part, Some(&metas));
+    let threads = if rows < PARALLEL_ROWS_MIN { 1 } else { cores().min(units.len()) };
+    let hidden = AtomicU64::new(0);
+    let shared = tables.shared();
+    each(threads, units, |unit| {
+        if !guard.may_go_on() {
+            return Err(refused());
         }
+        let folded = fold(shape, unit)?;
+        hidden.fetch_add(folded.hidden, Ordering::Relaxed);
+        shared.merge(&folded.table, Some(&folded.metas));
         Ok(())
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(run)).collect();
-        let mut outcome = run();
-        for thread in threads {
-            let theirs = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            outcome = outcome.and(theirs);
-        }
-        outcome
-    })
+    })?;
+    drop(shared);
+    tables.hidden += hidden.into_inner();
+    Ok(())
 }
 
-/// The groups of one unit, and the numbers of its metas in the answer.
-fn fold(shape: &Shape, unit: &Unit) -> Result<(Table, Vec<u32>)> {
+/// The groups of one unit.
+struct Folded {
+    table: Table,
+    /// The numbers of its metas in the result.
+    metas: Vec<u32>,
+    /// Rows that were skipped because they are expired.
+    hidden: u64,
+}
+
+fn fold(shape: &Shape, unit: &Unit) -> Result<Folded> {
     let mut metas: Vec<u32> = Vec::new();
     let mut local = Vec::with_capacity(unit.pieces().len());
     let mut times: Option<(i64, i64)> = None;
@@ -145,13 +145,13 @@ fn fold(shape: &Shape, unit: &Unit) -> Result<(Table, Vec<u32>)> {
         times = Some(times.map_or(piece.times, |(a, b)| (a.min(piece.times.0), b.max(piece.times.1))));
     }
     let table = Table::new(shape, metas.len(), times.unwrap_or((0, 0)));
-    let mut folding = Folding { shape, table, pieces: local, at: 0, used: 0, runs: Vec::new() };
+    let mut folding = Folding { shape, table, pieces: local, at: 0, used: 0, runs: Vec::new(), hidden: 0 };
     let needs_times = shape.edges || folding.pieces.iter().any(|(p, _)| p.filter.is_some() || p.group.is_none());
     match unit {
         Unit::Sealed(unit) => folding.sealed(unit, needs_times)?,
         Unit::Open(unit) => folding.open(unit)?,
     }
-    Ok((folding.table, metas))
+    Ok(Folded { table: folding.table, metas, hidden: folding.hidden })
 }
 
 struct Folding<'a> {
@@ -163,6 +163,7 @@ struct Folding<'a> {
     at: usize,
     used: u64,
     runs: Vec<Run>,
+    hidden: u64,
 }
 
 impl Folding<'_> {
@@ -247,7 +248,7 @@ impl Folding<'_> {
         let (mut start, mut end) = (rows.start, rows.end);
         if let Some(filter) = piece.filter {
             let (kept, hidden) = filter.cut(&times[rows.clone()]);
-            self.table.hidden += hidden as u64;
+            self.hidden += hidden as u64;
             (start, end) = (rows.start + kept.start, rows.start + kept.end);
         }
         while start < end {
