@@ -66,17 +66,20 @@ pub(super) trait Decoder {
     /// Whether a record is a row; the first ones may be a header.
     fn is_row(&mut self, record: &Record<'_>) -> Result<bool, Failure>;
 
-    /// Examines the values of a row; breaks when it knows enough.
-    fn learn(&mut self, row: &Record<'_>, learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure>;
+    /// Examines the values of rows; breaks when it knows enough.
+    fn learn(&mut self, rows: &[Record<'_>], learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure>;
 
     /// Sets the form of the rows that follow.
     fn begin(&mut self, settled: &Rc<RowSpec>);
 
-    /// Skips a row.
-    fn pass_over(&mut self, row: &Record<'_>);
+    /// Skips rows.
+    fn pass_over(&mut self, rows: &[Record<'_>]);
 
-    /// Adds a row to the next batch, or sets a bad one aside.
-    fn add(&mut self, row: &Record<'_>) -> Result<(), Failure>;
+    /// How many of these rows to add before the batch is asked whether it is full, at least one.
+    fn room(&self, rows: &[Record<'_>]) -> usize;
+
+    /// Adds rows to the next batch; bad ones are set aside.
+    fn add(&mut self, rows: &[Record<'_>]) -> Result<(), Failure>;
 
     /// Whether the batch is full.
     fn is_full(&self) -> bool;

@@ -75,40 +75,8 @@ impl<'a> Documents<'a> {
     }
 }
 
-impl Decoder for Documents<'_> {
-    fn is_row(&mut self, _: &Record<'_>) -> Result<bool, Failure> {
-        Ok(true)
-    }
-
-    /// Learns the names of the first document; the types are in each document.
-    fn learn(&mut self, row: &Record<'_>, learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure> {
-        if self.format == InputFormat::Influx {
-            return Ok(ControlFlow::Break(()));
-        }
-        match names_of(row, &self.input.job) {
-            Ok(names) => {
-                learnt.names.extend(names);
-                learnt.names.extend(self.input.constants.iter().map(|(name, _)| name.clone()));
-                Ok(ControlFlow::Break(()))
-            }
-            // It is set aside when rows are made.
-            Err(_) if self.input.job.bad.borrow().lenient() => Ok(ControlFlow::Continue(())),
-            Err(reason) => Err(Failure::new(format!("{}:{}: {reason}", self.input.name, row.line))),
-        }
-    }
-
-    fn begin(&mut self, settled: &Rc<RowSpec>) {
-        self.settled = Some(Rc::clone(settled));
-    }
-
-    fn pass_over(&mut self, row: &Record<'_>) {
-        if self.input.job.cells.times.decides() {
-            // Whether it is imported was decided before.
-            let _ = self.read(row.cell(0));
-        }
-    }
-
-    fn add(&mut self, row: &Record<'_>) -> Result<(), Failure> {
+impl Documents<'_> {
+    fn add_document(&mut self, row: &Record<'_>) -> Result<(), Failure> {
         let job = Rc::clone(&self.input.job);
         match self.read(row.cell(0)) {
             Ok(None) => Ok(()),
@@ -127,6 +95,51 @@ impl Decoder for Documents<'_> {
             }
             Err(reason) => self.set_aside(row.line, &reason, &row.text()),
         }
+    }
+}
+
+impl Decoder for Documents<'_> {
+    fn is_row(&mut self, _: &Record<'_>) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    /// Learns the names of the first document; the types are in each document.
+    fn learn(&mut self, rows: &[Record<'_>], learnt: &mut LearnedColumns) -> Result<ControlFlow<()>, Failure> {
+        if self.format == InputFormat::Influx {
+            return Ok(ControlFlow::Break(()));
+        }
+        for row in rows {
+            match names_of(row, &self.input.job) {
+                Ok(names) => {
+                    learnt.names.extend(names);
+                    learnt.names.extend(self.input.constants.iter().map(|(name, _)| name.clone()));
+                    return Ok(ControlFlow::Break(()));
+                }
+                // It is set aside when rows are made.
+                Err(_) if self.input.job.bad.borrow().lenient() => {}
+                Err(reason) => return Err(Failure::new(format!("{}:{}: {reason}", self.input.name, row.line))),
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn begin(&mut self, settled: &Rc<RowSpec>) {
+        self.settled = Some(Rc::clone(settled));
+    }
+
+    fn pass_over(&mut self, rows: &[Record<'_>]) {
+        if self.input.job.cells.times.decides() {
+            // Whether they are imported was decided before.
+            rows.iter().for_each(|row| drop(self.read(row.cell(0))));
+        }
+    }
+
+    fn room(&self, _: &[Record<'_>]) -> usize {
+        1
+    }
+
+    fn add(&mut self, rows: &[Record<'_>]) -> Result<(), Failure> {
+        rows.iter().try_for_each(|row| self.add_document(row))
     }
 
     fn is_full(&self) -> bool {

@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::shape::Shape;
 use super::sniff::Sniffer;
 use super::source::PipedText;
-use super::text_file::decoder;
+use super::text_file::{decoder, rows_of};
 use super::{Job, for_new, is_for_new, report, step};
 use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
@@ -219,21 +219,13 @@ impl<'a> Target<'a> {
 
     /// Stores the rows of a block.
     fn store(&mut self, pipe: &Pipe<'_>, block: &Block) -> Result<(), Failure> {
-        let mut rows = Vec::with_capacity(block.len());
-        for record in block.records() {
-            if self.decoder.is_row(&record)? {
-                rows.push(record);
-            }
-        }
+        let rows = rows_of(block, self.decoder.as_mut())?;
         if rows.is_empty() {
             return Ok(());
         }
         let mut learnt = LearnedColumns::default();
-        for row in &rows {
-            if self.decoder.learn(row, &mut learnt)?.is_break() {
-                break;
-            }
-        }
+        // Whether it knows enough does not matter: all rows are there.
+        let _ = self.decoder.learn(&rows, &mut learnt)?;
         let schema = match &self.place {
             Some((collection, _)) => Some(Arc::clone(collection.snapshot()?.schema())),
             None => self.job.schema.clone(),
@@ -244,15 +236,13 @@ impl<'a> Target<'a> {
             (None, true) => RowSpec::new(&self.job, schema.as_deref(), &learnt)?,
             (None, false) => {
                 // Bad lines say nothing about the types of the columns.
-                return rows.iter().try_for_each(|row| self.decoder.add(row));
+                return self.decoder.add(&rows);
             }
         };
         let settled = Rc::new(settled);
         self.decoder.begin(&settled);
         self.job.now.set(Some(pipe.clock.now()));
-        for row in &rows {
-            self.decoder.add(row)?;
-        }
+        self.decoder.add(&rows)?;
         let mut layout = settled.layout.clone();
         if schema.is_none() && self.job.args.precision.is_none() {
             layout.precision = finer(layout.precision, self.job.finest.get());

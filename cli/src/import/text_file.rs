@@ -8,6 +8,7 @@ use super::job::Job;
 use super::rows::Rows;
 use super::source::{self, Source};
 use crate::args::InputFormat;
+use ebbtide_query::text_table::split::{Block, Record};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -35,14 +36,11 @@ pub(super) fn learn(
     let mut decoder = decoder(source.format, &source.name, &source.constants, job);
     let mut is_empty = true;
     source::blocks(source, &job.split(source), &mut |block| {
-        for record in block.records() {
-            is_empty = false;
-            if decoder.is_row(&record)? && decoder.learn(&record, learnt)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
+        is_empty &= block.is_empty();
+        let rows = rows_of(block, decoder.as_mut())?;
+        let next = decoder.learn(&rows, learnt)?;
         tick(learnt.rows);
-        Ok(ControlFlow::Continue(()))
+        Ok(next)
     })?;
     match (is_empty, job.args.skip) {
         (false, _) => Ok(()),
@@ -65,16 +63,16 @@ pub(super) fn read(
     decoder.begin(settled);
     let (mut at, mut stopped) = (0, false);
     source::blocks(source, &job.split(source), &mut |block| {
-        for record in block.records() {
-            if !decoder.is_row(&record)? {
-                continue;
-            }
-            at += 1;
-            if at <= from {
-                decoder.pass_over(&record);
-                continue;
-            }
-            decoder.add(&record)?;
+        let rows = rows_of(block, decoder.as_mut())?;
+        let stored = usize::try_from(from.saturating_sub(at)).unwrap_or(usize::MAX).min(rows.len());
+        let (stored, mut left) = rows.split_at(stored);
+        decoder.pass_over(stored);
+        at += stored.len() as u64;
+        while !left.is_empty() {
+            let (next, others) = left.split_at(decoder.room(left));
+            decoder.add(next)?;
+            left = others;
+            at += next.len() as u64;
             if decoder.is_full()
                 && let Some(rows) = decoder.finish(at)?
                 && give(rows)?.is_break()
@@ -89,4 +87,15 @@ pub(super) fn read(
         let _ = give(rows)?;
     }
     Ok(())
+}
+
+/// The records of a block that are rows.
+pub(super) fn rows_of<'b>(block: &'b Block, decoder: &mut dyn Decoder) -> Result<Vec<Record<'b>>, Failure> {
+    let mut rows = Vec::with_capacity(block.len());
+    for record in block.records() {
+        if decoder.is_row(&record)? {
+            rows.push(record);
+        }
+    }
+    Ok(rows)
 }

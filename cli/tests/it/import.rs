@@ -64,6 +64,21 @@ fn a_station_file_of_a_weather_service_comes_in_with_one_command() {
 }
 
 #[test]
+fn a_value_without_its_leading_zeros_decides_whether_a_row_is_empty() {
+    for (null, kept, skipped) in [("999", ["000", "05"].as_slice(), 2), ("000", &["0999", "000", "05"], 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        bytes(folder.path(), "v.csv", b"time,v\n2024-01-01,0999\n2024-01-02,000\n2024-01-03,\n2024-01-04,05\n");
+        let output = import(folder.path(), &["v.csv", "--number", "v", "--null", null, "--skip-empty"]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let what = format!("{skipped} rows without a value were skipped");
+        assert!(output.stderr.contains(&what), "{null}: {}", output.stderr);
+        let kept: Vec<i64> = kept.iter().map(|cell| cell.parse().unwrap()).collect();
+        let expected = kept.iter().fold("v\n".to_owned(), |text, v| format!("{text}{v}\n"));
+        assert_eq!(rows(folder.path(), "SELECT v FROM c ORDER BY time"), expected, "{null}");
+    }
+}
+
+#[test]
 fn times_are_read_as_the_user_says() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.csv", "when,v\n31/12/1969 23:59,1\n27/10/2024 01:30,2\n");

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
 /// Maximum number of records per block.
-const BLOCK_RECORDS: usize = 4096;
+const BLOCK_RECORDS: usize = 16_384;
 /// Maximum bytes per block, unless a single record is longer.
 const BLOCK_BYTES: usize = 4 << 20;
 /// Maximum bytes of a record: a longer one is probably an unclosed quote, or not text.
@@ -38,7 +38,7 @@ pub enum Split {
 pub struct Block {
     bytes: Vec<u8>,
     /// The end of each cell in `bytes`.
-    ends: Vec<usize>,
+    ends: Vec<u32>,
     /// The line on which each record begins, and the number of cells up to its end.
     records: Vec<(u64, usize)>,
 }
@@ -69,7 +69,7 @@ impl Block {
     fn push(&mut self, line: u64, cells: &[u8], ends: impl Iterator<Item = usize>) {
         let before = self.bytes.len();
         self.bytes.extend_from_slice(cells);
-        self.ends.extend(ends.map(|end| before + end));
+        self.ends.extend(ends.map(|end| offset(before + end)));
         self.records.push((line, self.ends.len()));
     }
 
@@ -82,8 +82,14 @@ impl Block {
     pub fn append(&mut self, other: &Block) {
         let (bytes, cells) = (self.bytes.len(), self.ends.len());
         self.bytes.extend_from_slice(&other.bytes);
-        self.ends.extend(other.ends.iter().map(|e| e + bytes));
+        self.ends.extend(other.ends.iter().map(|end| offset(bytes + *end as usize)));
         self.records.extend(other.records.iter().map(|(line, end)| (*line, end + cells)));
+    }
+
+    /// The end of its first `cells` cells in `bytes`.
+    #[inline]
+    fn end(&self, cells: usize) -> usize {
+        cells.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
     }
 
     /// The records in their order.
@@ -97,6 +103,11 @@ impl Block {
     }
 }
 
+/// An offset in a block, which has at most some megabytes more than its longest record.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).expect("a block is far smaller than 4 GiB")
+}
+
 impl<'a> Record<'a> {
     /// A cell without surrounding white space; empty if there is none at this index.
     #[inline]
@@ -104,20 +115,12 @@ impl<'a> Record<'a> {
         if at >= self.cells {
             return &[];
         }
-        let at = self.first + at;
-        let start = if at == 0 { 0 } else { self.block.ends[at - 1] };
-        self.block.bytes[start..self.block.ends[at]].trim_ascii()
+        self.block.bytes[self.block.end(self.first + at)..self.block.end(self.first + at + 1)].trim_ascii()
     }
 
     /// How much text it holds.
     pub fn bytes(&self) -> usize {
-        match self.cells.checked_sub(1) {
-            Some(last) => {
-                let start = if self.first == 0 { 0 } else { self.block.ends[self.first - 1] };
-                self.block.ends[self.first + last] - start
-            }
-            None => 0,
-        }
+        self.block.end(self.first + self.cells) - self.block.end(self.first)
     }
 
     /// The record as text, for the file of bad lines.
