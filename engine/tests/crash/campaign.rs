@@ -71,6 +71,23 @@ impl Campaign {
         self
     }
 
+    /// Adds what another part of the same tier found.
+    pub(crate) fn add(&mut self, other: Campaign) {
+        self.points += other.points;
+        self.images += other.images;
+        self.nested += other.nested;
+        self.worked_on += other.worked_on;
+        self.detected += other.detected;
+        self.harmless += other.harmless;
+        self.torn += other.torn;
+        self.fired += other.fired;
+        self.pairs += other.pairs;
+        self.survived += other.survived;
+        self.stops += other.stops;
+        other.struck.into_iter().for_each(|(what, times)| self.struck(what, times));
+        self.failures.extend(other.failures);
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         !self.failures.is_empty()
     }

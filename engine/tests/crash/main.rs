@@ -131,8 +131,23 @@ const EVENTS: [&str; 6] = [
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged_and_bring_nothing_back() {
-    let (mut campaign, events) = (Campaign::new("A power cuts", images()), Events::default());
-    events.during(|| crash_images(&mut campaign, &scenarios()));
+    let events = Events::default();
+    // Two threads, since this test takes longer than all others together.
+    let (mut even, mut odd) = (Vec::new(), Vec::new());
+    let all = scenarios().len();
+    for (at, scenario) in scenarios().into_iter().enumerate() {
+        if at % 2 == 0 { &mut even } else { &mut odd }.push(scenario);
+    }
+    let half = |scenarios: &[Scenario]| {
+        let mut campaign = Campaign::new("A power cuts", images() * scenarios.len() / all);
+        events.during(|| crash_images(&mut campaign, scenarios));
+        campaign
+    };
+    let (mut campaign, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(&odd));
+        (half(&even), other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    campaign.add(other);
     let torn = ["the log ends with a half-written record", "the last edit of the manifest was half-written"];
     events.expect(if complete() { &torn } else { &[] });
     campaign.expect_struck(if complete() { &CUTS } else { &[] });
