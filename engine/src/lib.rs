@@ -129,8 +129,8 @@ pub use crate::settings::{
 };
 pub use crate::snapshot::{
     Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
-    ExpiredUnit, ExpiryRow, FieldBound, HoldInfo, MetaFilter, MetaGroups, MetaPart, RollupRequest, RuleInfo, RungInfo,
-    ScanReport, ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
+    ExpiredUnit, ExpiryRow, FieldBound, FirstRows, HoldInfo, MetaFilter, MetaGroups, MetaPart, RollupRequest, RuleInfo,
+    RungInfo, ScanReport, ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
 };
 pub use crate::sweep::options::SweepOptions;
 pub use crate::sweep::{Operation, SweepReport};

@@ -28,7 +28,7 @@ pub use ladders::RungInfo;
 pub use listing::{BucketInfo, CollectionInfo, ExpiryRow, RuleInfo, SegmentInfo};
 pub use meta_part::MetaPart;
 pub use rollup::RollupRequest;
-pub use scan::{Batches, FieldBound, MetaFilter, ScanReport, ScanRequest, ScanUnit};
+pub use scan::{Batches, FieldBound, FirstRows, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 pub use segment_files::SegmentFiles;
 pub use time_range::TimeRange;
 

@@ -18,12 +18,12 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMe
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use ebbtide::{ScanReport, ScanUnit};
+use ebbtide::{FirstRows, ScanReport, ScanRequest, ScanUnit};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-/// Selecting buckets once more for a join takes longer than reading this many rows.
+/// Selecting buckets once more, for a join or for the first rows of an order, takes longer than reading this many rows.
 const ROWS_WORTH_A_SELECTION: u64 = 1 << 15;
 
 /// Reads a collection.
@@ -38,6 +38,8 @@ pub(crate) struct BucketScanExec {
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     joined: Option<Arc<JoinedScan>>,
+    /// The first rows of an order, if other rows need not be read.
+    first: Option<FirstRows>,
 }
 
 /// Reads only the metas that a join needs. They are known when the first row is read.
@@ -68,7 +70,18 @@ impl BucketScanExec {
         let properties = leaf_properties(&schema, partitions.len(), EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
         record_report(&metrics, &report);
-        BucketScanExec { spec, schema, partitions, report, record, limit, properties, metrics, joined: None }
+        BucketScanExec {
+            spec,
+            schema,
+            partitions,
+            report,
+            record,
+            limit,
+            properties,
+            metrics,
+            joined: None,
+            first: None,
+        }
     }
 
     /// The same scan, of those metas only that a join by this key needs; `None` if the key is not computed from the meta alone, or
@@ -80,7 +93,7 @@ impl BucketScanExec {
     ) -> Result<Option<Self>> {
         let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
         let meta = self.spec.snapshot.schema().meta.as_ref().and_then(|meta| self.schema.field_with_name(meta).ok());
-        let (Some(meta), None) = (meta, &self.joined) else { return Ok(None) };
+        let (Some(meta), None, None) = (meta, &self.joined, &self.first) else { return Ok(None) };
         let Some(filter) = JoinFilter::new(meta, key, filter)?.filter(|_| rows >= ROWS_WORTH_A_SELECTION) else {
             return Ok(None);
         };
@@ -105,7 +118,29 @@ impl BucketScanExec {
             properties: Arc::clone(&self.properties),
             joined: Some(Arc::new(joined)),
             metrics,
+            first: None,
         }))
+    }
+}
+
+impl BucketScanExec {
+    /// The same scan without buckets that contain none of these rows; `None` if all may contain some, or there are few rows.
+    pub(crate) fn with_first(&self, first: FirstRows) -> Result<Option<Self>> {
+        let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
+        let changed = self.limit.is_some() || self.joined.is_some() || self.first.is_some();
+        let column = self.schema.field_with_name(&first.column)?.data_type();
+        let has_bounds = matches!(column, DataType::Timestamp(..) | DataType::Int64 | DataType::Float64);
+        if changed || !has_bounds || rows < ROWS_WORTH_A_SELECTION {
+            return Ok(None);
+        }
+        let request = ScanRequest { first: Some(first.clone()), ..self.spec.request.clone() };
+        let (units, report) = self.spec.snapshot.scan_reported(&request).map_err(external)?;
+        if report.buckets == self.report.buckets {
+            return Ok(None);
+        }
+        let (spec, record) = (Arc::clone(&self.spec), Arc::clone(&self.record));
+        let scan = BucketScanExec::new(spec, units, report, record, None, self.partitions.len());
+        Ok(Some(BucketScanExec { first: Some(first), ..scan }))
     }
 }
 
@@ -216,6 +251,10 @@ impl BucketScanExec {
         if self.joined.is_some() {
             text.push_str("; only the series that the join needs");
         }
+        if let Some(FirstRows { column, descending, rows, .. }) = &self.first {
+            let order = if *descending { "greatest" } else { "least" };
+            text.push_str(&format!("; only buckets that may contain the {rows} rows with the {order} {column}"));
+        }
         if buckets_pruned > 0 {
             text.push_str(&format!("; {buckets_pruned} buckets are skipped by their times, series or values"));
         }
@@ -251,6 +290,10 @@ impl DisplayAs for BucketScanExec {
                 write!(f, "BucketScanExec: {}, partitions={}", self.spec, self.partitions.len())?;
                 if self.joined.is_some() {
                     f.write_str(", metas of a join")?;
+                }
+                if let Some(FirstRows { column, descending, rows, .. }) = &self.first {
+                    let order = if *descending { "desc" } else { "asc" };
+                    write!(f, ", first={rows} by {column} {order}")?;
                 }
                 self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }

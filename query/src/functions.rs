@@ -55,7 +55,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 pub(crate) use asof::desugar;
-pub(crate) use floats::{canonical_array, double_is_wanted};
+pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
 pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use names::readable;
 pub(crate) use rollup::computes_at_once;

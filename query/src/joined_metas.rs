@@ -55,32 +55,38 @@ impl PhysicalOptimizerRule for JoinsSelectMetas {
 fn connected(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let [(_, key)] = join.on() else { return Ok(None) };
     let filter = Arc::new(DynamicFilterPhysicalExpr::new(vec![Arc::clone(key)], lit(true)));
-    let Some(right) = with_filter(join.right(), Arc::clone(key), &filter)? else { return Ok(None) };
+    let right = with_scan(join.right(), Arc::clone(key), true, &|scan, key| scan.with_join(key, &filter))?;
+    let Some(right) = right else { return Ok(None) };
     let children = vec![Arc::clone(join.left()), right];
     let join = join.builder().with_new_children(children)?.build()?.with_dynamic_filter_expr(filter)?;
     Ok(Some(Arc::new(join)))
 }
 
-/// The plan with its scan connected, if this key is computed from the meta of the scan.
-fn with_filter(
+/// Another scan in the place of one, which gets an expression on its columns; `None` to keep the scan.
+type Replace<'a> = dyn Fn(&BucketScanExec, Arc<dyn PhysicalExpr>) -> Result<Option<BucketScanExec>> + 'a;
+
+/// The plan with another scan, if each row comes from one of the scan: `key` is an expression on the plan's columns. With `filtered`,
+/// rows of the scan may be missing.
+pub(crate) fn with_scan(
     plan: &Arc<dyn ExecutionPlan>,
     key: Arc<dyn PhysicalExpr>,
-    filter: &Arc<DynamicFilterPhysicalExpr>,
+    filtered: bool,
+    replace: &Replace<'_>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<BucketScanExec>() {
-        return Ok(scan.with_join(key, filter)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>));
+        return Ok(replace(scan, key)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>));
     }
     let key = match plan.downcast_ref::<ProjectionExec>() {
         Some(projection) => below(projection, key)?,
         None if plan.is::<RepartitionExec>() || plan.is::<CooperativeExec>() => key,
         None => match plan.downcast_ref::<FilterExec>() {
-            Some(kept) if kept.projection().is_none() => key,
+            Some(kept) if filtered && kept.projection().is_none() => key,
             _ => return Ok(None),
         },
     };
     let children = plan.children();
     let [input] = children.as_slice() else { return Ok(None) };
-    let Some(input) = with_filter(input, key, filter)? else { return Ok(None) };
+    let Some(input) = with_scan(input, key, filtered, replace)? else { return Ok(None) };
     replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
 }
 

@@ -35,6 +35,7 @@ mod error;
 mod exec;
 mod files;
 mod filter_projections;
+mod first_rows;
 mod frames;
 mod functions;
 mod groups;

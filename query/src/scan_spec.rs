@@ -78,6 +78,7 @@ impl ScanSpec {
             projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
             time: TimeRange::of_units(pushed.time.0, pushed.time.1, snapshot.schema().precision),
             bounds: pushed.bounds,
+            first: None,
             meta: None,
             include_hidden: false,
         };

@@ -15,6 +15,7 @@ use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::documents::cells::PlannedDocuments;
 use crate::error::{Explainer, QueryError, Result};
 use crate::filter_projections::SplitFilters;
+use crate::first_rows::ScansOfFirstRows;
 use crate::frames::FastFrames;
 use crate::groups::HashGroups;
 use crate::joined_metas::JoinsSelectMetas;
@@ -238,6 +239,7 @@ impl Session {
         SplitFilters::add_to(&mut rules);
         barriers::add_to(&mut rules);
         rules.push(Arc::new(JoinsSelectMetas));
+        rules.push(Arc::new(ScansOfFirstRows));
         rules.push(Arc::new(YieldingJoins(stop.clone())));
         rules.push(Arc::new(FastFrames));
         rules.push(Arc::new(SortRuns));

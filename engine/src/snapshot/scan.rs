@@ -1,8 +1,10 @@
 //! Scans: from a request to units of work that return batches of visible rows.
 
+mod first_rows;
 mod request;
 pub(super) mod selection;
 
+pub use first_rows::FirstRows;
 pub use request::{FieldBound, MetaFilter, ScanReport, ScanRequest};
 
 use super::CollectionSnapshot;
@@ -14,6 +16,7 @@ use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use ebbtide_buckets::{Chunk, Schema, SegmentReader, adapt_to, time_values};
+use first_rows::FirstBuckets;
 use selection::{BucketSelector, SelectedBucket};
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -170,20 +173,58 @@ impl CollectionSnapshot {
         let (columns, schema) = (Arc::new(self.columns(request)?), &self.state.schema);
         let mut selector = BucketSelector::new(self, request);
         let mut units = Vec::new();
+        let first = self.first_buckets(request)?;
+        let mut skipped = 0;
         for segment in self.state.segments.values() {
-            if let Some((reader, selected)) = selector.select(segment)? {
+            if let Some((reader, mut selected)) = selector.select(segment)? {
+                let before = selected.len();
+                if let Some(first) = &first {
+                    selected.retain(|bucket| first.keeps(&first.sealed(segment, &reader, bucket)));
+                }
+                skipped += before - selected.len();
                 units.extend(units_of(segment, &reader, &selected, &columns, schema));
             }
         }
         for chunk in self.state.memtable.chunks() {
-            let selected = selector.select_open(chunk)?;
+            let mut selected = selector.select_open(chunk)?;
+            let before = selected.len();
+            if let Some(first) = &first {
+                selected.retain(|(bucket, rows)| first.keeps(&first.open(&chunk.buckets[*bucket], rows.len())));
+            }
+            skipped += before - selected.len();
             let rows: Vec<u32> = selected.iter().flat_map(|(_, of_bucket)| of_bucket.iter().copied()).collect();
             if !rows.is_empty() {
                 units.push(open_unit(chunk, rows, &columns, schema));
             }
         }
         share_cache(&mut units);
-        Ok((units, selector.report()))
+        let mut report = selector.report();
+        report.buckets -= skipped as u64;
+        report.buckets_pruned += skipped as u64;
+        Ok((units, report))
+    }
+
+    /// What is known about the first rows that a request asks for: buckets are selected once more for it, so that those of one segment
+    /// at a time are in memory.
+    fn first_buckets<'r>(&self, request: &'r ScanRequest) -> Result<Option<FirstBuckets<'r>>> {
+        let first = request.first.as_ref().and_then(|order| FirstBuckets::new(order, &self.state.schema));
+        let Some(mut first) = first else { return Ok(None) };
+        let mut selector = BucketSelector::new(self, request);
+        for segment in self.state.segments.values() {
+            if let Some((reader, selected)) = selector.select(segment)? {
+                for bucket in &selected {
+                    let keys = first.sealed(segment, &reader, bucket);
+                    first.add(&keys);
+                }
+            }
+        }
+        for chunk in self.state.memtable.chunks() {
+            for (bucket, rows) in selector.select_open(chunk)? {
+                let keys = first.open(&chunk.buckets[bucket], rows.len());
+                first.add(&keys);
+            }
+        }
+        Ok(Some(first))
     }
 
     /// The columns that a request asks for.

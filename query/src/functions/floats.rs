@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, EmitTo, Expr, GroupsAccumulator,
     ReversedUDAF, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, SetMonotonicity, Signature, StatisticsArgs, Volatility,
 };
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fmt;
@@ -119,6 +120,14 @@ fn canonical_udf(zeros: bool) -> Arc<ScalarUDF> {
 pub(super) static ONE_NAN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical_udf(false));
 /// Function that gives equal doubles equal bits.
 pub(super) static EQUAL_BITS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| canonical_udf(true));
+
+/// The argument of one of these functions; any other expression as it is.
+pub(crate) fn without_canonical_float(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    match expr.downcast_ref::<ScalarFunctionExpr>().map(|call| (call.fun().name(), call.args())) {
+        Some((EQUAL | CANONICAL, [value])) => value,
+        _ => expr,
+    }
+}
 
 /// Both.
 #[cfg(feature = "workers")]

@@ -27,7 +27,8 @@ use std::sync::Arc;
 use url::Url;
 
 /// Rules of the session whose nodes run in the session's process.
-const LOCAL_RULES: [&str; 5] = ["JoinsSelectMetas", "YieldingJoins", "FastFrames", "SortRuns", "HashGroups"];
+const LOCAL_RULES: [&str; 6] =
+    ["JoinsSelectMetas", "ScansOfFirstRows", "YieldingJoins", "FastFrames", "SortRuns", "HashGroups"];
 
 /// The physical plan for a logical one, whose parts are sent to workers. The plan may be an EXPLAIN.
 pub(crate) async fn plan(

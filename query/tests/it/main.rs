@@ -8,6 +8,7 @@ mod ddl;
 mod depth;
 mod differential;
 mod directory;
+mod first_rows;
 mod frames;
 mod groups;
 mod joins;

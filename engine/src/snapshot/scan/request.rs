@@ -1,5 +1,6 @@
 //! What a scan is asked for, and what it reports.
 
+use super::first_rows::FirstRows;
 use crate::snapshot::time_range::TimeRange;
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::error::ArrowError;
@@ -46,6 +47,9 @@ pub struct ScanRequest {
     pub meta: Option<Arc<dyn MetaFilter>>,
     /// Bounds of numeric fields, used only to skip buckets.
     pub bounds: Vec<FieldBound>,
+    /// The first rows of an order, if only these are needed: buckets that contain none of them are skipped. Rows are neither sorted
+    /// nor filtered.
+    pub first: Option<FirstRows>,
     /// Whether expired measurements that are still stored are included.
     pub include_hidden: bool,
 }
@@ -57,7 +61,7 @@ pub struct ScanReport {
     pub segments: u64,
     /// Buckets (parts of one in a segment or in memory) that are read.
     pub buckets: u64,
-    /// Buckets skipped by time, meta or bounds.
+    /// Buckets skipped by time, meta, bounds or an order.
     pub buckets_pruned: u64,
     /// Buckets hidden as a whole because they are expired.
     pub buckets_hidden: u64,
