@@ -174,7 +174,7 @@ impl CollectionSnapshot {
         let mut selector = BucketSelector::new(self, request);
         let mut units = Vec::new();
         let first = self.first_buckets(request)?;
-        let mut skipped = 0;
+        let (mut skipped, mut unread) = (0, 0);
         for segment in self.state.segments.values() {
             if let Some((reader, mut selected)) = selector.select(segment)? {
                 let before = selected.len();
@@ -182,6 +182,7 @@ impl CollectionSnapshot {
                     selected.retain(|bucket| first.keeps(&first.sealed(segment, &reader, bucket)));
                 }
                 skipped += before - selected.len();
+                unread += u64::from(before > 0 && selected.is_empty());
                 units.extend(units_of(segment, &reader, &selected, &columns, schema));
             }
         }
@@ -201,6 +202,7 @@ impl CollectionSnapshot {
         let mut report = selector.report();
         report.buckets -= skipped as u64;
         report.buckets_pruned += skipped as u64;
+        report.segments -= unread;
         Ok((units, report))
     }
 

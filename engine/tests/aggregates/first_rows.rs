@@ -84,6 +84,8 @@ fn buckets_without_first_rows_are_skipped() {
         assert_eq!(some.buckets + some.buckets_pruned, everything.buckets);
         assert!(some.buckets <= everything.buckets / 4, "{column}: {} of {}", some.buckets, everything.buckets);
     }
+    // The latest rows are in memory.
+    assert_eq!((everything.segments, read("t", true, 20).segments, read("t", false, 20).segments), (1, 0, 1));
     for (column, rows) in [("t", 30_000), ("word", 1), ("sensor", 1)] {
         assert_eq!(read(column, true, rows).buckets, everything.buckets, "{column}");
     }
