@@ -66,7 +66,7 @@ struct ImportedColumn {
 }
 
 impl ImportedColumn {
-    /// Adds the cells of rows, the first of which has the number `first`. Rows that are known to be bad already get no value.
+    /// Adds the cells of rows. `first` is the number of the first row. Rows in `bad` get no value.
     fn fill(
         &mut self,
         first: usize,

@@ -408,7 +408,7 @@ fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, tables: &
         for (bucket, meta) in found.into_iter().zip(metas) {
             let unchanged = sources.is_empty() || rest.segment.is_unchanged(bucket.ordinal);
             match group(&bucket).filter(|_| unchanged) {
-                Some(group) => tables.add_known(meta, group, &bucket.bounds, &sources, bucket.ordinal),
+                Some(group) => tables.of(meta, group).add_known(meta, group, &bucket.bounds, &sources, bucket.ordinal),
                 None => {
                     rest.found.push(bucket);
                     rest.metas.push(meta);
@@ -431,7 +431,7 @@ fn answer(shape: &Shape, rest: &mut PendingSegment<'_>, by_meta: bool, tables: &
         && let Some(bucket) = rest.found.first()
     {
         let bounds = crate::segment::bounds::BucketBounds { rows: live.rows, ..bucket.bounds };
-        tables.add_known(rest.metas[0], group, &bounds, &sources, 0);
+        tables.of(rest.metas[0], group).add_known(rest.metas[0], group, &bounds, &sources, 0);
         rest.found.clear();
         rest.metas.clear();
     }

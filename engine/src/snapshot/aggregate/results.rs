@@ -26,7 +26,7 @@ pub(super) fn results(
 ) -> Result<RecordBatch> {
     let one = !request.by_meta && shape.width.is_none();
     if one {
-        tables.ensure(0, 0); // One row even if nothing was aggregated.
+        tables.of(0, 0).slot(0, 0); // One row even if nothing was aggregated.
     }
     let mut order: Vec<u32> = (0..metas.keys.len()).filter_map(|meta| u32::try_from(meta).ok()).collect();
     order.sort_unstable_by(|a, b| metas.keys[*a as usize].cmp(&metas.keys[*b as usize]));

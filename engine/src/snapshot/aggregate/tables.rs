@@ -1,8 +1,7 @@
 //! All groups of an aggregation, in tables that several threads fill at the same time.
 
-use super::groups::{Grid, Shape, Source, Table};
+use super::groups::{Grid, Shape, Table};
 use crate::error::Result;
-use crate::segment::bounds::BucketBounds;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use ebbtide_buckets::cores;
 
@@ -63,21 +62,9 @@ impl Tables {
         &self.tables
     }
 
-    /// Adds a group without rows, unless it exists.
-    pub(super) fn ensure(&mut self, meta: u32, group: i64) {
-        self.tables[self.division.of(meta, group)].slot(meta, group);
-    }
-
-    /// Adds a bucket by its statistics.
-    pub(super) fn add_known(
-        &mut self,
-        meta: u32,
-        group: i64,
-        bounds: &BucketBounds,
-        sources: &[Source<'_>],
-        entry: usize,
-    ) {
-        self.tables[self.division.of(meta, group)].add_known(meta, group, bounds, sources, entry);
+    /// The table that a group is in.
+    pub(super) fn of(&mut self, meta: u32, group: i64) -> &mut Table {
+        &mut self.tables[self.division.of(meta, group)]
     }
 
     /// An estimate of the memory of their states, in bytes.

@@ -88,7 +88,7 @@ impl<'a> FirstBuckets<'a> {
         Some(Keys { first: keys.first.filter(|_| !nulls_come_first), ..keys })
     }
 
-    /// The keys of a bucket in memory of which this number of rows is visible.
+    /// The keys of a bucket in memory. `visible` is the number of its rows that are visible.
     pub(super) fn open(&self, bucket: &ChunkBucket, visible: usize) -> Keys {
         let rows = if visible == bucket.rows.len() { visible as u64 } else { 0 };
         match self.kind {
@@ -97,7 +97,7 @@ impl<'a> FirstBuckets<'a> {
         }
     }
 
-    /// The keys for these bounds of values, which this number of visible rows has for sure.
+    /// The keys for these bounds of values. `rows` is the number of visible rows that are known to have such a value.
     fn keys(&self, least: i64, greatest: i64, rows: u64) -> Keys {
         // `!` turns the order around, and no number overflows.
         let (best, worst) = if self.order.descending { (greatest, least) } else { (!least, !greatest) };
