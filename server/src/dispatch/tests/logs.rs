@@ -24,7 +24,11 @@ fn said(level: Level, work: impl FnOnce()) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(move || writer.clone());
-    tracing::subscriber::with_default(log.finish(), work);
+    tracing::subscriber::with_default(log.finish(), || {
+        // Another test may have met a span for the first time while this log was made, and have it cached as not wanted.
+        tracing::callsite::rebuild_interest_cache();
+        work();
+    });
     String::from_utf8(std::mem::take(&mut *lines.0.lock().unwrap())).unwrap()
 }
 
