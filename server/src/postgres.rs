@@ -10,6 +10,7 @@
 mod conversation;
 mod copy;
 mod error;
+mod instants;
 mod lexer;
 mod login;
 mod own;

@@ -2,6 +2,7 @@
 
 use super::copy;
 use super::error::Refusal;
+use super::instants::Instant;
 use super::own::{Copy, CopyForm};
 use crate::sql::{Sql, SqlError};
 use arrow::array::{Array, ArrayRef};
@@ -176,5 +177,8 @@ fn cell(
     if column.is_null(row) {
         return Ok(Encoder::encode_field(encoder, &None::<i8>, info)?);
     }
-    Ok(encode_value(encoder, column, row, field, info)?)
+    match Instant::of(column, row) {
+        Some(instant) => Ok(Encoder::encode_field(encoder, &instant, info)?),
+        None => Ok(encode_value(encoder, column, row, field, info)?),
+    }
 }

@@ -12,7 +12,7 @@ use std::str::from_utf8;
 use std::sync::Arc;
 
 /// Microseconds, and days, from 1970 to 2000, which PostgreSQL counts from.
-const EPOCH_MICROS: i64 = 946_684_800_000_000;
+pub(super) const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const EPOCH_DAYS: i32 = 10_957;
 /// Digits of a decimal at most.
 const DECIMAL_DIGITS: usize = 38;
