@@ -34,7 +34,7 @@ use crate::timestamp_coercion::BeneathCasts;
 use chrono::{DateTime, Utc};
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::QueryPlanner;
@@ -42,7 +42,8 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::planner::RelationPlanner;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode};
-use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::physical_plan::ExecutionPlan;
@@ -82,8 +83,31 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.insert(after, Arc::new(asof::PushPastAsof));
     rules.insert(0, Arc::new(BeneathCasts));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
+    let rules = rules.into_iter().map(|rule| Arc::new(WhenRun(rule)) as Arc<_>).collect();
     let pivots: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots)];
     builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(pivots)
+}
+
+/// A rule for statements that run. DataFusion also optimizes what PREPARE keeps, whose parameters have no values yet; there its
+/// rules for IN lists take a parameter and a constant for two values, and leave out rows.
+#[derive(Debug)]
+struct WhenRun(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for WhenRun {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match config.query_execution_start_time() {
+            Some(_) => self.0.rewrite(plan, config),
+            None => Ok(Transformed::no(plan)),
+        }
+    }
 }
 
 /// Registers the functions.
