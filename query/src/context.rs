@@ -98,6 +98,14 @@ impl StatementContext {
         self.workers.as_ref()
     }
 
+    /// Whether other machines answer parts of it.
+    pub(crate) fn is_distributed(&self) -> bool {
+        #[cfg(feature = "workers")]
+        return self.workers.is_some();
+        #[cfg(not(feature = "workers"))]
+        return false;
+    }
+
     /// The files that the statement may name.
     pub(crate) fn files(&self) -> &FileAccess {
         &self.files

@@ -18,7 +18,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, ScalarFunction};
 use datafusion::logical_expr::{
     Aggregate, Expr, Extension, LogicalPlan, Projection, Sort, TableProviderFilterPushDown, TableScan,
-    UserDefinedLogicalNodeCore,
+    UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -126,6 +126,11 @@ impl EngineAggregate {
     fn into_plan(self) -> LogicalPlan {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
+}
+
+/// The scan that the engine would read for an aggregate; `None` for other nodes.
+pub(crate) fn aggregated_scan(node: &dyn UserDefinedLogicalNode) -> Option<&TableScan> {
+    node.as_any().downcast_ref::<EngineAggregate>().map(|aggregate| &aggregate.spec.scan)
 }
 
 impl AggregateSpec {

@@ -10,10 +10,11 @@ mod subqueries;
 
 use crate::catalog;
 use crate::context::StatementContext;
-use crate::engine_aggregate::AnswerAggregates;
+use crate::engine_aggregate::{AnswerAggregates, aggregated_scan};
 use crate::functions::{Planner, computes_at_once, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
+use crate::scan_spec::collection_in;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
@@ -29,6 +30,9 @@ use std::sync::Arc;
 
 /// Up to this many rows are read by one thread.
 const ROWS_OF_ONE_THREAD: u64 = 1 << 15;
+/// A plan that reads little reads at most this many rows, and has at most this many buckets to choose from.
+const ROWS_OF_LITTLE: u64 = 1 << 13;
+const BUCKETS_OF_LITTLE: u64 = 1 << 14;
 
 /// Rules about joins, unions, subqueries and DISTINCT, none of which occurs in a plain plan; and two that move the
 /// access to members of objects closer to the scan, which reads whole columns anyway.
@@ -57,6 +61,9 @@ pub(crate) struct Planning {
     plain: SessionState,
     /// The analyzer for plain plans without arithmetic.
     analyzer: Analyzer,
+    /// The rules for plain plans that do not depend on what is stored, and the one that does.
+    ahead: Optimizer,
+    answers: Optimizer,
 }
 
 impl Planning {
@@ -66,7 +73,10 @@ impl Planning {
         for rule in rules.iter_mut().filter(|rule| rule.name() == "eliminate_duplicated_expr") {
             *rule = Arc::new(EliminateRepeated(Arc::clone(rule)));
         }
-        rules.push(Arc::new(AnswerAggregates { in_order: true }));
+        let ahead = Optimizer::with_rules(rules.clone());
+        let answer: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(AnswerAggregates { in_order: true });
+        rules.push(Arc::clone(&answer));
+        let answers = Optimizer::with_rules(vec![answer]);
         let mut plain = SessionStateBuilder::new()
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner::new()))
@@ -75,7 +85,7 @@ impl Planning {
             .build();
         let analyzer = Analyzer::with_rules(plain.analyzer().rules.clone());
         register_rewrites(&mut plain)?;
-        Ok(Planning { plain, analyzer })
+        Ok(Planning { plain, analyzer, ahead, answers })
     }
 
     /// The physical plan for a logical one. The plan may be an EXPLAIN, which shows what would run. The session's
@@ -94,19 +104,71 @@ impl Planning {
         }
         let shape = if fast_paths(config.options()) { Shape::of(&plan)? } else { Shape::Other };
         let (plan, state) = match shape {
-            Shape::Plain { computes } => self.optimize_plain(plan, computes, (context, config), state)?,
+            Shape::Plain { computes } => {
+                let plain = self.plain_state(context, config);
+                let plan = match computes || matches!(plan, LogicalPlan::Explain(_)) {
+                    true => plain.optimize(&plan)?,
+                    false => self.optimize(plan, &self.analyzer, plain.optimizer(), &plain)?,
+                };
+                let (plan, rows) = with_scans(plan, &plain)?;
+                with_state(plan, rows, plain, state)?
+            }
             Shape::Other => {
                 let state = state();
                 (state.optimize(&plan)?, state)
             }
         };
-        let mut state = state;
-        if needs_all_groups(&plan)? {
-            let options = &mut state.config_mut().options_mut().optimizer;
-            (options.enable_topk_aggregation, options.enable_distinct_aggregation_soft_limit) = (false, false);
+        physical_plan(&plan, state).await
+    }
+
+    /// A plan optimized by the rules that do not depend on what is stored; `None` unless it is plain.
+    pub(crate) fn optimized(
+        &self,
+        plan: LogicalPlan,
+        context: &StatementContext,
+        config: &SessionConfig,
+    ) -> Result<Option<LogicalPlan>> {
+        let Shape::Plain { computes } = Shape::of(&plan)? else { return Ok(None) };
+        let plain = self.plain_state(context, config);
+        let analyzer = if computes { plain.analyzer() } else { &self.analyzer };
+        self.optimize(plan, analyzer, &self.ahead, &plain).map(Some)
+    }
+
+    /// The physical plan for an [`optimized`](Self::optimized) one; `None` if it reads more than `at_most`.
+    pub(crate) async fn plan_optimized(
+        &self,
+        plan: LogicalPlan,
+        (context, config): (&StatementContext, &SessionConfig),
+        state: impl FnOnce() -> SessionState + Send,
+        at_most: ReadsAtMost,
+    ) -> Result<Option<ExecutablePlan>> {
+        if at_most == ReadsAtMost::Little && !has_few_buckets(&plan, context)? {
+            return Ok(None);
         }
-        let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
-        Ok((physical, state.task_ctx()))
+        let plain = self.plain_state(context, config);
+        let plan = self.answers.optimize(plan, &plain, |_, _| {})?;
+        let of_aggregates = match at_most {
+            ReadsAtMost::Little => rows_of_aggregates(&plan, &plain)?,
+            ReadsAtMost::Everything => 0,
+        };
+        let (plan, rows) = with_scans(plan, &plain)?;
+        let is_little = rows.is_some_and(|rows| rows.saturating_add(of_aggregates) <= ROWS_OF_LITTLE);
+        if at_most == ReadsAtMost::Little && !is_little {
+            return Ok(None);
+        }
+        let (plan, state) = with_state(plan, rows, plain, state)?;
+        physical_plan(&plan, state).await.map(Some)
+    }
+
+    fn optimize(
+        &self,
+        plan: LogicalPlan,
+        analyzer: &Analyzer,
+        optimizer: &Optimizer,
+        plain: &SessionState,
+    ) -> Result<LogicalPlan> {
+        let analyzed = analyzer.execute_and_check(plan, plain.config_options(), |_, _| {})?;
+        optimizer.optimize(analyzed, plain, |_, _| {})
     }
 
     /// A state with this configuration that knows no functions by name. Copying those of the session takes as long as
@@ -118,39 +180,87 @@ impl Planning {
         state
     }
 
-    /// Optimizes a plain plan, and chooses the state for its physical planning.
-    fn optimize_plain(
-        &self,
-        plan: LogicalPlan,
-        computes: bool,
-        (context, config): (&StatementContext, &SessionConfig),
-        state: impl FnOnce() -> SessionState,
-    ) -> Result<(LogicalPlan, SessionState)> {
+    /// The state for plain plans.
+    fn plain_state(&self, context: &StatementContext, config: &SessionConfig) -> SessionState {
         let mut plain = self.without_functions(context, config);
         let options = plain.config_mut().options_mut();
         options.optimizer.max_passes = 1;
         options.execution.target_partitions = 1;
-        let plan = match computes || matches!(plan, LogicalPlan::Explain(_)) {
-            true => plain.optimize(&plan)?,
-            false => {
-                let analyzed = self.analyzer.execute_and_check(plan, plain.config_options(), |_, _| {})?;
-                plain.optimizer().optimize(analyzed, &plain, |_, _| {})?
-            }
-        };
-        let (plan, rows) = with_scans(plan, &plain)?;
-        let one_thread = match rows {
-            Some(rows) => rows <= ROWS_OF_ONE_THREAD,
-            None => passes_on_one_part(&plan)?,
-        };
-        if one_thread && !aggregates(&plan)? {
-            return Ok((plan, plain));
-        }
-        let mut state = state();
-        if one_thread {
-            state.config_mut().options_mut().execution.target_partitions = 1;
-        }
-        Ok((plan, state))
+        plain
     }
+}
+
+/// What a plan may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadsAtMost {
+    Everything,
+    /// Few rows of few buckets.
+    Little,
+}
+
+/// Whether the collections of a plan have few buckets.
+fn has_few_buckets(plan: &LogicalPlan, context: &StatementContext) -> Result<bool> {
+    let mut buckets = 0_u64;
+    plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let provider = source_as_provider(&scan.source)?;
+            let table = provider.downcast_ref::<CollectionTable>();
+            let snapshot = table.map(|table| collection_in(context.snapshot(), &table.planned.name)).transpose()?;
+            let of_segments = snapshot.map(|snapshot| snapshot.segments().iter().map(|one| one.buckets).sum());
+            buckets = buckets.saturating_add(of_segments.unwrap_or(u64::MAX));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(buckets <= BUCKETS_OF_LITTLE)
+}
+
+/// Number of rows that the engine would read for the aggregates of a plan, or less if it knows them.
+fn rows_of_aggregates(plan: &LogicalPlan, state: &SessionState) -> Result<u64> {
+    let mut rows = 0_u64;
+    plan.apply(|node| {
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(scan) = aggregated_scan(extension.node.as_ref())
+        {
+            let provider = source_as_provider(&scan.source)?;
+            let table = provider.downcast_ref::<CollectionTable>();
+            let scan =
+                table.map(|table| table.make_scan(state, scan.projection.as_ref(), &scan.filters)).transpose()?;
+            rows = rows.saturating_add(scan.map_or(u64::MAX, |scan| scan.rows_estimate()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(rows)
+}
+
+/// An optimized plain plan whose scans read this number of rows, and the state for its physical planning: `plain` if one
+/// thread reads them.
+fn with_state(
+    plan: LogicalPlan,
+    rows: Option<u64>,
+    plain: SessionState,
+    state: impl FnOnce() -> SessionState,
+) -> Result<(LogicalPlan, SessionState)> {
+    let one_thread = match rows {
+        Some(rows) => rows <= ROWS_OF_ONE_THREAD,
+        None => passes_on_one_part(&plan)?,
+    };
+    if one_thread && !aggregates(&plan)? {
+        return Ok((plan, plain));
+    }
+    let mut state = state();
+    if one_thread {
+        state.config_mut().options_mut().execution.target_partitions = 1;
+    }
+    Ok((plan, state))
+}
+
+async fn physical_plan(plan: &LogicalPlan, mut state: SessionState) -> Result<ExecutablePlan> {
+    if needs_all_groups(plan)? {
+        let options = &mut state.config_mut().options_mut().optimizer;
+        (options.enable_topk_aggregation, options.enable_distinct_aggregation_soft_limit) = (false, false);
+    }
+    let physical = state.query_planner().create_physical_plan(plan, &state).await?;
+    Ok((physical, state.task_ctx()))
 }
 
 /// Replaces collections by scans, and returns how many rows they read; `None` if there are other tables.

@@ -2,17 +2,20 @@
 //! buckets by a field's bounds.
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{InList, Placeholder};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::PhysicalExpr;
 use ebbtide::ttl::Value;
 use ebbtide::{FieldBound, MetaFilter};
 use std::sync::Arc;
+
+/// The name of the field of a parameter.
+const PARAMETER: &str = "parameter";
 
 /// First and last value of a range, inclusive.
 pub(crate) type Bounds<T> = (Option<T>, Option<T>);
@@ -166,12 +169,17 @@ pub(crate) fn time_range(
             Some(((low, high), false))
         }
         op => {
-            let (op, literal) = match (&**left, &**right) {
-                (time, Expr::Literal(v, _)) if is_time(time) => (*op, v),
-                (Expr::Literal(v, _), time) if is_time(time) => (op.swap()?, v),
+            let (op, constant) = match (&**left, &**right) {
+                (time, constant) if is_time(time) => (*op, constant),
+                (constant, time) if is_time(time) => (op.swap()?, constant),
                 _ => return None,
             };
-            let units = units(literal)?;
+            let units = match constant {
+                Expr::Literal(value, _) => units(value)?,
+                // Types are equal, or a conversion would be around one of them.
+                Expr::Placeholder(placeholder) if parameter_type(placeholder).is_some() => 0,
+                _ => return None,
+            };
             let range = match op {
                 Operator::Eq => (Some(units), Some(units)),
                 Operator::Lt => (None, Some(units - 1)),
@@ -213,22 +221,34 @@ fn units(value: &ScalarValue) -> Option<i64> {
     }
 }
 
+/// A placeholder for a value of exactly this type that is not null: conditions are pushed down as with the value, which
+/// takes its place before they are used.
+pub(crate) fn parameter(kind: DataType, id: String) -> Expr {
+    Expr::Placeholder(Placeholder { id, field: Some(Arc::new(Field::new(PARAMETER, kind, false))) })
+}
+
+/// The type of a [`parameter`]; `None` for other placeholders, whose values may have any type.
+fn parameter_type(placeholder: &Placeholder) -> Option<&DataType> {
+    // DataFusion gives placeholders the field of a column, whatever its name, but lets it be null.
+    let field = placeholder.field.as_ref().filter(|field| field.name() == PARAMETER && !field.is_nullable());
+    field.map(|field| field.data_type())
+}
+
 /// Whether an expression has the same value for the same meta, whenever and however often it is evaluated.
 pub(crate) fn is_plain(filter: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     !filter
         .exists(|e| {
-            Ok(e.is_volatile_node()
-                || matches!(
-                    e,
-                    Expr::OuterReferenceColumn(..)
-                        | Expr::Exists(_)
-                        | Expr::InSubquery(_)
-                        | Expr::ScalarSubquery(_)
-                        | Expr::SetComparison(_)
-                        | Expr::Placeholder(_)
-                        | Expr::ScalarVariable(..)
-                ))
+            Ok(match e {
+                Expr::OuterReferenceColumn(..)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::ScalarVariable(..) => true,
+                Expr::Placeholder(placeholder) => parameter_type(placeholder).is_none(),
+                e => e.is_volatile_node(),
+            })
         })
         .unwrap_or(true)
 }
@@ -236,12 +256,19 @@ pub(crate) fn is_plain(filter: &Expr) -> bool {
 /// Bounds of a field from `field op number`.
 fn bound(filter: &Expr) -> Option<FieldBound> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return None };
-    let (column, op, value) = match (&**left, &**right) {
-        (Expr::Column(c), Expr::Literal(v, _)) => (c, *op, v),
-        (Expr::Literal(v, _), Expr::Column(c)) => (c, op.swap()?, v),
+    let (column, op, constant) = match (&**left, &**right) {
+        (Expr::Column(column), constant) => (column, *op, constant),
+        (constant, Expr::Column(column)) => (column, op.swap()?, constant),
         _ => return None,
     };
-    let value = number(value)?;
+    let value = match constant {
+        Expr::Literal(value, _) => number(value)?,
+        Expr::Placeholder(placeholder) => match parameter_type(placeholder)? {
+            DataType::Int64 | DataType::Float64 => 0.0,
+            _ => return None,
+        },
+        _ => return None,
+    };
     let (min, max) = match op {
         Operator::Eq => (Some(value), Some(value)),
         Operator::Lt | Operator::LtEq => (None, Some(value)),

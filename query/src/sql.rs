@@ -48,8 +48,13 @@ const SMALL: usize = 1 << 20;
 pub(crate) fn on_stack<T>(stack: usize, mut work: BoxFuture<'_, T>) -> impl Future<Output = T> + Send {
     poll_fn(move |context| {
         let mut poll = || work.as_mut().poll(context);
-        if stack < SMALL { poll() } else { stacker::grow(stack + SMALL, poll) }
+        if is_small(stack) { poll() } else { stacker::grow(stack + SMALL, poll) }
     })
+}
+
+/// Whether a statement needs no additional stack.
+pub(crate) fn is_small(stack: usize) -> bool {
+    stack < SMALL
 }
 
 /// Parses one statement, with as much additional stack as [`stack_for`] says, and balances its conditions.
@@ -77,7 +82,7 @@ pub(crate) fn parse_one<'a>(input: impl Into<ParserInput<'a>>, stack: usize) -> 
 
 /// Does work with as much additional stack as [`stack_for`] says.
 pub(crate) fn with_stack<T>(stack: usize, work: impl FnOnce() -> T) -> T {
-    if stack < SMALL { work() } else { stacker::grow(stack + SMALL, work) }
+    if is_small(stack) { work() } else { stacker::grow(stack + SMALL, work) }
 }
 
 /// What is put before `FROM t WHERE ...`.

@@ -338,7 +338,8 @@ impl Rewriter {
     }
 }
 
-fn is_comparison(op: Operator) -> bool {
+/// Whether an operator compares two values of a type.
+pub(crate) fn is_comparison(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }

@@ -15,7 +15,7 @@ use ebbtide_server::{
 };
 use ebbtide_ttl::Code;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use tokio::task::AbortHandle;
 /// Batches that are made before they are asked for.
 const BATCHES_AHEAD: usize = 2;
 
-/// Runs statements on threads of their own: a statement that computes for long keeps no connection waiting.
+/// Runs statements on threads of their own: a statement that computes for long keeps no connection waiting. Prepared queries
+/// that read few rows run on the thread of their connection.
 #[derive(Debug)]
 pub(super) struct Engine {
     memory: SharedMemory,
@@ -120,6 +121,16 @@ impl One {
         let statements = statement::parse(&text).map_err(|e| failed(e.into()))?;
         let filled = statements.first().ok_or_else(broken)?;
         session.start(filled, &text).await.map_err(failed)
+    }
+
+    /// Starts a prepared query that reads few rows on the thread of the connection: waking another thread would take as long.
+    async fn started_short(self: &Arc<Self>, values: &[ScalarValue]) -> Result<Option<SqlResult>, SqlError> {
+        let Some(prepared) = self.prepared.get() else { return Ok(None) };
+        let started = prepared.start_short(&self.connected.session, values).await.map_err(failed)?;
+        let Some(StatementStream { schema, stream: Some(stream), message }) = started else { return Ok(None) };
+        let this = Arc::clone(self);
+        let explain = move |error| failed(this.connected.session.explain(&error, &this.statement, &this.text));
+        Ok(Some(SqlResult { schema, rows: Some(stream.map_err(explain).boxed()), message }))
     }
 
     /// Runs it. Batches go to the sender, and nothing comes after the last one.
@@ -237,6 +248,9 @@ impl SqlStatement for One {
             let (stop, (head, started)) = (self.connected.session.stop_handle(), oneshot::channel());
             let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
             stop.reset();
+            if let Some(started) = self.started_short(&values).await? {
+                return Ok(started);
+            }
             let threads = self.connected.threads.clone();
             let task = threads.spawn(self.run(values, head, sender)).abort_handle();
             let guard = Guard { stop, task };

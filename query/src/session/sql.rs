@@ -7,6 +7,7 @@ use crate::documents::cells::PlannedDocuments;
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::parsing::{Failure, parse};
+use crate::planning::ReadsAtMost;
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
@@ -162,6 +163,36 @@ impl Session {
         headings: &[Heading],
     ) -> Result<StatementStream, Failure> {
         self.run_in(plan, context, (&context.config(), || self.state(context)), headings).await
+    }
+
+    /// Runs a plan that was [`optimized`](Self::optimized), and whose rows have these columns; `None` if it reads more
+    /// than `at_most`.
+    pub(crate) async fn run_optimized(
+        &self,
+        plan: LogicalPlan,
+        columns: &SchemaRef,
+        (context, config): (&Arc<StatementContext>, &SessionConfig),
+        at_most: ReadsAtMost,
+    ) -> Result<Option<StatementStream>, Failure> {
+        let state = || self.state(context);
+        let planned = self.planning.plan_optimized(plan, (context, config), state, at_most).await?;
+        let Some((physical, task)) = planned else { return Ok(None) };
+        let stream = execute_stream(physical, task)?;
+        Ok(Some(StatementStream { schema: Arc::clone(columns), stream: Some(stream), message: None }))
+    }
+
+    /// A query that has not been analyzed, optimized without regard to what is stored, and the columns of its rows;
+    /// `None` unless it is plain.
+    pub(crate) fn optimized(
+        &self,
+        query: LogicalPlan,
+        context: &Arc<StatementContext>,
+        headings: &[Heading],
+    ) -> Result<Option<(LogicalPlan, SchemaRef)>, Failure> {
+        let config = context.config();
+        let query = analyzed(query, context, &config, headings)?;
+        let columns = Arc::clone(query.schema().inner());
+        Ok(self.planning.optimized(query, context, &config)?.map(|plan| (plan, columns)))
     }
 
     /// The columns of the rows of a plan that has not been analyzed.

@@ -3,6 +3,7 @@
 use crate::support::{World, time, two_sensors};
 use ebbtide_query::{PreparedStatement, QueryError, ScalarValue};
 use ebbtide_ttl::Code;
+use futures::TryStreamExt;
 
 fn run(w: &World, prepared: &PreparedStatement<'_>, values: &[ScalarValue]) -> Result<String, QueryError> {
     let result = w.block_on(prepared.execute(values))?;
@@ -75,6 +76,197 @@ fn prepared_queries_give_what_the_same_text_with_the_values_gives() {
             let instant = ScalarValue::TimestampNanosecond(Some(nanos), Some("UTC".into()));
             assert_eq!(run(&w, &prepared, &[sensor.into(), instant]).unwrap(), w.text(&literal), "{literal}");
         }
+    }
+}
+
+fn is_generic(prepared: &PreparedStatement<'_>) -> bool {
+    format!("{prepared:?}").contains("GenericPlan")
+}
+
+fn millis(text: &str) -> ScalarValue {
+    ScalarValue::TimestampMillisecond(Some(i64::try_from(time(text).nanos() / 1_000_000).unwrap()), Some("UTC".into()))
+}
+
+#[test]
+fn a_query_is_optimized_once_for_all_values_of_a_type() {
+    let w = two_sensors();
+    for (query, generic) in [
+        ("SELECT date_bin('1 hour', t) AS h, max(v) AS v FROM w WHERE s = $1 AND t >= $2 GROUP BY h ORDER BY h", true),
+        ("SELECT s, avg(v) AS v FROM w WHERE (s = $1 OR s = 'a') AND t < $2 GROUP BY s ORDER BY s", true),
+        ("SELECT * FROM w WHERE t >= $2 AND (s = $1 OR v > 22.5) ORDER BY t, s LIMIT 5", true),
+        ("SELECT count(*) AS n FROM w WHERE s = '' || $1 AND t BETWEEN $2 AND '2024-01-01T20:00:00Z'", true),
+        ("SELECT s, count(*) AS n FROM w WHERE t > $2 GROUP BY s HAVING max(s) <> $1 ORDER BY s", true),
+        // The result depends on the instant, the columns on the value, the condition on what is stored elsewhere.
+        ("SELECT count(*) AS n FROM w WHERE s = $1 AND t >= $2 AND t < now()", false),
+        ("SELECT $1 AS s, count(*) AS n FROM w WHERE t >= $2", false),
+        ("SELECT s, max(v) AS v FROM w WHERE s IN ($1, 'x', 'a', 'y') AND t < $2 GROUP BY s ORDER BY s", true),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1, 'a') AND t >= $2", true),
+        ("SELECT count(*) AS n FROM w WHERE s IN ('a', 'b') AND s NOT IN ($1) AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE (s = 'a' OR s = 'b') AND s NOT IN ($1) AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1, 'y') AND s IN ('a', 'b') AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s ~ $1 AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s = $1 AND v = (SELECT max(v) FROM w WHERE t >= $2)", false),
+    ] {
+        let prepared = prepare(&w, query);
+        for (run, (sensor, at)) in [
+            ("a", "2024-01-01T23:20:00Z"),
+            ("b", "2024-01-01T10:00:00Z"),
+            ("x", "1999-01-01T00:00:00Z"),
+            ("b", "2024-01-01T19:59:59.999Z"),
+            ("it's", "2024-01-01T00:00:00Z"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let text = format!("'{}'", sensor.replace('\'', "''"));
+            let literal = query.replace("$1", &text).replace("$2", &format!("TIMESTAMP '{at}'"));
+            assert_eq!(run_of(&w, &prepared, sensor, millis(at)), w.text(&literal), "{literal}");
+            assert_eq!(is_generic(&prepared), generic && run > 0, "{query}: run {run}");
+        }
+    }
+}
+
+fn run_of(w: &World, prepared: &PreparedStatement<'_>, sensor: &str, at: ScalarValue) -> String {
+    run(w, prepared, &[sensor.into(), at]).unwrap()
+}
+
+#[test]
+fn values_that_a_generic_plan_is_not_for_are_planned_by_themselves() {
+    let w = two_sensors();
+    let count = prepare(&w, "SELECT count(*) AS n FROM w WHERE s = $1 AND t >= $2");
+    let of = |at: ScalarValue| run_of(&w, &count, "b", at);
+    let text = |at: &str| w.text(&format!("SELECT count(*) AS n FROM w WHERE s = 'b' AND t >= {at}"));
+    for _ in 0..3 {
+        assert_eq!(of(millis("2024-01-01T10:00:00Z")), text("'2024-01-01T10:00:00Z'"));
+    }
+    assert!(is_generic(&count));
+    let nanos = |text: &str| {
+        ScalarValue::TimestampNanosecond(Some(i64::try_from(time(text).nanos()).unwrap()), Some("UTC".into()))
+    };
+    // The same instants in another unit, and one that the collection cannot store.
+    assert_eq!(of(nanos("2024-01-01T10:00:00Z")), text("'2024-01-01T10:00:00Z'"));
+    assert_eq!(of(nanos("2024-01-01T10:00:00.000000001Z")), text("TIMESTAMP '2024-01-01T10:00:00.000000001Z'"));
+    assert_eq!(of("2024-01-01T12:00:00Z".into()), text("'2024-01-01T12:00:00Z'"));
+    assert_eq!(of(ScalarValue::TimestampMillisecond(None, Some("UTC".into()))), r#"[{"n":0}]"#);
+    assert_eq!(run(&w, &count, &[ScalarValue::Utf8(None), millis("2024-01-01T10:00:00Z")]).unwrap(), r#"[{"n":0}]"#);
+    assert_eq!(of(millis("2024-01-01T10:00:00Z")), text("'2024-01-01T10:00:00Z'"));
+}
+
+#[test]
+fn a_query_is_short_if_its_plan_is_known_and_few_rows_are_read() {
+    let w = two_sensors();
+    w.rows(
+        "INSERT INTO w (t, s, v) SELECT value, 'c', 1.5 FROM generate_series(TIMESTAMP '2024-01-01T10:00:00',
+         TIMESTAMP '2024-01-01T21:06:39', INTERVAL '1 second')",
+    );
+    for (text, field, rows) in [
+        ("SELECT date_bin('1 hour', t) AS h, max(v) AS v FROM w WHERE s = $1 AND t >= $2 GROUP BY h", "x", [3, 1]),
+        ("SELECT s, stddev(v) AS v FROM w WHERE s = $1 AND t >= $2 GROUP BY s", "y", [1, 1]),
+        ("SELECT t, v FROM w WHERE s = $1 AND t >= $2 ORDER BY v LIMIT 500", "z", [18, 400]),
+    ] {
+        let statement = ebbtide_query::statement::parse(text).unwrap().remove(0);
+        let query = w.block_on(w.session().prepare_query(statement, text)).unwrap();
+        let short = |sensor: &str, at: &str| {
+            let values = [sensor.into(), millis(at)];
+            let started = w.block_on(query.start_short(w.session(), &values)).unwrap()?;
+            let batches: Vec<_> = w.block_on(started.stream.unwrap().try_collect()).unwrap();
+            Some(batches.iter().map(|batch| batch.num_rows()).sum::<usize>())
+        };
+        assert_eq!(short("b", "2024-01-01T21:00:00Z"), None, "{text}: no plan is known");
+        for _ in 0..2 {
+            let values = ["b".into(), millis("2024-01-01T21:00:00Z")];
+            w.block_on(query.start(w.session(), &values)).map(drop).unwrap();
+        }
+        assert_eq!(short("b", "2024-01-01T21:00:00Z"), Some(rows[0]), "{text}");
+        assert_eq!(short("c", "2024-01-01T21:00:00Z"), Some(rows[1]), "{text}");
+        assert_eq!(short("c", "2024-01-01T10:00:00Z"), None, "{text}: 40,000 rows");
+        w.rows(&format!("INSERT INTO w (t, s, {field}) VALUES ('2024-01-01T23:59:59Z', 'd', 7)"));
+        assert_eq!(short("b", "2024-01-01T21:00:00Z"), None, "{text}: the collection has another field");
+    }
+}
+
+#[test]
+fn a_generic_plan_sees_what_is_inserted_what_expires_and_new_settings() {
+    let w = two_sensors();
+    let count = prepare(&w, "SELECT count(*) AS n, min(v) AS low FROM w WHERE s = $1 AND t >= $2");
+    let direct = "SELECT count(*) AS n, min(v) AS low FROM w WHERE s = 'b' AND t >= '2024-01-01T00:00:00Z'";
+    let check = || assert_eq!(run_of(&w, &count, "b", millis("2024-01-01T00:00:00Z")), w.text(direct));
+    for _ in 0..3 {
+        check();
+    }
+    w.rows("INSERT INTO w (t, s, v) VALUES ('2024-01-01T23:59:00Z', 'b', -7)");
+    check();
+    w.set("2024-01-02T12:00:00Z");
+    check();
+    w.rows("INSERT INTO w (t, s, v, wind) VALUES ('2024-01-02T11:59:00Z', 'b', 1.0, 7)");
+    check();
+    let at = millis("2024-01-01T00:00:00Z");
+    for (setting, generic) in [("ebbtide.fast_paths = false", false), ("ebbtide.fast_paths = true", true)] {
+        w.rows(&format!("SET {setting}"));
+        let other = prepare(&w, "SELECT count(*) AS n, min(v) AS low FROM w WHERE s = $1 AND t >= $2");
+        for _ in 0..3 {
+            check();
+            assert_eq!(run_of(&w, &other, "b", at.clone()), w.text(direct), "{setting}");
+        }
+        assert_eq!(is_generic(&other), generic, "{setting}");
+    }
+}
+
+#[test]
+fn values_that_the_optimizer_could_take_for_others_give_what_the_text_gives() {
+    let w = two_sensors();
+    w.rows("INSERT INTO w (t, s, v) VALUES ('2024-01-01T23:59:59Z', 'b', CAST('NaN' AS DOUBLE))");
+    w.rows("CREATE VIEW few AS SELECT * FROM w WHERE s IN ('a', 'b')");
+    let negative_nan = f64::from_bits(0xfff8_0000_0000_0000);
+    for (query, runs) in [
+        ("SELECT count(*) AS n FROM w WHERE s IN ('a', 'b') AND s NOT IN ($1, $2)", [["x", "y"], ["a", "y"]]),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1, $2) AND s IN ('a', 'b')", [["x", "y"], ["a", "y"]]),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1, $2) AND s NOT IN ($1)", [["a", "b"], ["b", "b"]]),
+        (
+            "SELECT count(*) AS n FROM (SELECT * FROM w WHERE s IN ('a', 'b')) AS x WHERE s NOT IN ($1, $2)",
+            [["x", "y"], ["a", "y"]],
+        ),
+        ("SELECT count(*) AS n FROM few WHERE s NOT IN ($1, $2)", [["x", "y"], ["a", "y"]]),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1, $2, 'x', 'y')", [["a", "b"], ["b", "b"]]),
+        ("SELECT count(*) AS n FROM w WHERE s = $1 AND s = $2", [["a", "b"], ["b", "b"]]),
+        ("SELECT count(*) AS n FROM w WHERE s <> $1 OR s = $2", [["a", "b"], ["b", "b"]]),
+    ] {
+        let (prepared, name) = (prepare(&w, query), format!("p{}", query.len()));
+        w.rows(&format!("PREPARE {name} AS {query}"));
+        for [first, second] in [runs[0], runs[0], runs[0], runs[1]] {
+            let direct = w.text(&query.replace("$1", &format!("'{first}'")).replace("$2", &format!("'{second}'")));
+            assert_eq!(run(&w, &prepared, &[first.into(), second.into()]).unwrap(), direct, "{query}");
+            assert_eq!(w.text(&format!("EXECUTE {name}('{first}', '{second}')")), direct, "{query}");
+        }
+        w.rows(&format!("DEALLOCATE {name}"));
+    }
+    let above = prepare(&w, "SELECT count(*) AS n FROM w WHERE v > $1");
+    for value in [1.5, 2.5, 3.5, f64::NAN, negative_nan, -0.0, f64::INFINITY] {
+        let direct = w.text(&format!("SELECT count(*) AS n FROM w WHERE v > CAST('{value}' AS DOUBLE)"));
+        assert_eq!(run(&w, &above, &[value.into()]).unwrap(), direct, "{value}");
+    }
+}
+
+#[test]
+fn a_column_may_have_any_name() {
+    let w = World::at("2024-01-02T00:00:00Z");
+    for (time, meta, field) in [("parameter", "s", "v"), ("t", "parameter", "v"), ("t", "s", "parameter")] {
+        w.rows(&format!("CREATE COLLECTION q WITH (timeField = '{time}', metaField = '{meta}')"));
+        w.rows(&format!("INSERT INTO q ({time}, {meta}, {field}) VALUES ('2024-01-01T00:00:00Z', 'a', 1.5)"));
+        w.rows("PREPARE p AS SELECT count(*) AS n FROM q WHERE parameter >= $1");
+        assert_eq!(w.text("EXECUTE p(NULL)"), r#"[{"n":0}]"#, "{time} {meta} {field}");
+        w.rows("DEALLOCATE p");
+        w.rows("DROP COLLECTION q");
+    }
+}
+
+#[test]
+fn a_query_with_very_many_conditions_can_be_prepared_and_dropped() {
+    let w = two_sensors();
+    let conditions: String = (0..10_000).map(|n| format!(" AND v <> {n}.25")).collect();
+    let prepared = prepare(&w, &format!("SELECT count(*) AS n FROM w WHERE s >= $1{conditions}"));
+    for _ in 0..3 {
+        assert_eq!(run(&w, &prepared, &["b".into()]).unwrap(), r#"[{"n":143}]"#);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares SQL results: random statements over random databases, each compared with DuckDB over the rows that a plain
-//! model calls visible, with the same statement without the fast paths, and with a variant that must return the same
-//! rows (SQLancer's partitioning and no-optimization oracles).
+//! model calls visible, with the same statement without the fast paths, with a variant that must return the same
+//! rows (SQLancer's partitioning and no-optimization oracles), and with a prepared query that has run with other values.
 //!
 //! A failure prints `EBBTIDE_SQL_REPLAY`, which runs that statement alone. `EBBTIDE_SQL_STATEMENTS` sets the number of
 //! statements, `EBBTIDE_SQL_SEED` the seed. `EBBTIDE_PYTHON` names a Python that has DuckDB.
@@ -8,13 +8,15 @@
 mod cells;
 mod draw;
 mod expressions;
+mod parameters;
 mod peer;
 mod statements;
 mod text;
 mod world;
 
 use cells::{Row, difference, rows, scale_times};
-use ebbtide_query::Session;
+use ebbtide_query::{ScalarValue, Session};
+use parameters::{Parameters, parameters};
 use peer::Peer;
 use statements::{Statement, statement};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,8 +53,40 @@ fn ebbtide(world: &World, session: &Session, sql: &str) -> Result<Vec<Row>, Stri
     }
 }
 
+/// The answer of a query that is prepared, and run with each of these values in turn; whether it has a generic plan at last.
+fn prepared(world: &World, sql: &str, runs: &[&[ScalarValue]]) -> (Result<Vec<Row>, String>, bool) {
+    let run = || {
+        let query = world.runtime.block_on(world.fast.prepare(sql)).map_err(|error| error.to_string())?;
+        let mut last = Err(String::new());
+        for values in runs {
+            let result = world.runtime.block_on(query.execute(values));
+            last = result.map(|result| rows(&result.batches)).map_err(|error| error.to_string());
+        }
+        Ok((last, format!("{query:?}").contains("GenericPlan")))
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => (Err(error), false),
+        Err(_) => (Err("PANIC".to_owned()), false),
+    }
+}
+
+/// What is wrong with a prepared query that has run with other values, if the statement with its values has these rows.
+fn check_prepared(world: &World, sql: &str, statement: &Statement, fast: &[Row], counts: &Counts) -> Option<String> {
+    let Parameters { text, values, others } = parameters(sql)?;
+    let (answer, is_generic) = prepared(world, &text, &[&others, &others, &values]);
+    counts.generic.fetch_add(u64::from(is_generic), Ordering::Relaxed);
+    let found = match answer {
+        Ok(rows) => difference(fast.to_vec(), rows, &statement.columns, statement.ordered),
+        // Some types cannot be inferred: then the first run fails as well.
+        Err(error) if error == "PANIC" || prepared(world, &text, &[&values]).0.is_ok() => Some(error),
+        Err(_) => None,
+    };
+    found.map(|found| format!("prepared: {found}\n  {text} with {values:?} after {others:?}"))
+}
+
 /// What is wrong with the results of a statement.
-fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement) -> Option<String> {
+fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement, counts: &Counts) -> Option<String> {
     let sql = render(&statement.text, Dialect::Ebbtide);
     let (columns, ordered) = (&statement.columns, statement.ordered);
     let fast = ebbtide(world, &world.fast, &sql);
@@ -69,6 +103,12 @@ fn check(world: &World, peer: Option<&mut Peer>, statement: &Statement) -> Optio
         (Err(_), Err(_)) => {}
         (Ok(_), Err(error)) | (Err(error), Ok(_)) if explained(error) => {}
         (fast, slow) => return Some(format!("fast paths on: {}\n  off: {}", brief(fast), brief(slow))),
+    }
+    if statement.prepared
+        && let Ok(fast) = &fast
+        && let Some(found) = check_prepared(world, &sql, statement, fast, counts)
+    {
+        return Some(found);
     }
     if let (Some(twin), Ok(fast)) = (&statement.twin, &fast) {
         let twin = render(twin, Dialect::Ebbtide);
@@ -150,7 +190,7 @@ fn shrink(place: Place, statement: &Statement, mut peer: Option<&mut Peer>, foun
             if let Some(peer) = &mut peer {
                 peer.run(&world.script());
             }
-            match check(&world, peer.as_deref_mut(), statement) {
+            match check(&world, peer.as_deref_mut(), statement, &Counts::default()) {
                 Some(found) if wanted(&found) == wanted(&best) && !found.contains("error: ") => {
                     (kept, best) = (fewer, found);
                 }
@@ -191,7 +231,7 @@ fn run_world(seed: u64, mut peer: Option<&mut Peer>, counts: &Counts) -> Vec<Str
             let statement = statement(&world, seed, number);
             counts.statements.fetch_add(1, Ordering::Relaxed);
             counts.twins.fetch_add(u64::from(statement.twin.is_some()), Ordering::Relaxed);
-            if let Some(found) = check(&world, peer.as_deref_mut(), &statement) {
+            if let Some(found) = check(&world, peer.as_deref_mut(), &statement, counts) {
                 failures.push(report(Place { seed, phase, number }, &statement, peer.as_deref_mut(), found));
                 if let Some(peer) = &mut peer {
                     peer.run(&world.script());
@@ -207,6 +247,8 @@ struct Counts {
     next: AtomicU64,
     statements: AtomicU64,
     twins: AtomicU64,
+    /// Prepared queries that have a generic plan.
+    generic: AtomicU64,
 }
 
 fn replay(text: &str) {
@@ -219,7 +261,7 @@ fn replay(text: &str) {
     }
     let statement = statement(&world, place.seed, place.number);
     println!("{}\n{statement:?}", world.story.join("\n"));
-    let found = check(&world, peer.as_mut(), &statement);
+    let found = check(&world, peer.as_mut(), &statement, &Counts::default());
     if let Some(found) = found {
         panic!("{}", report(place, &statement, peer.as_mut(), found));
     }
@@ -263,12 +305,14 @@ fn random_statements_have_the_answers_of_duckdb_of_plain_plans_and_of_their_twin
     });
     let failures = failures.into_inner().unwrap();
     println!(
-        "{} statements ({} of them with a twin), seeds {first} to {}, {} failures, DuckDB: {}",
+        "{} statements ({} with a twin, {} with a generic plan), seeds {first} to {}, {} failures, DuckDB: {}",
         counts.statements.load(Ordering::Relaxed),
         counts.twins.load(Ordering::Relaxed),
+        counts.generic.load(Ordering::Relaxed),
         first + worlds - 1,
         failures.len(),
         if compared.load(Ordering::Relaxed) > 0 { "yes" } else { "no" },
     );
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(wanted < 1_000 || counts.generic.load(Ordering::Relaxed) > 0, "no prepared query has a generic plan");
 }

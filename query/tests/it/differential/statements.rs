@@ -6,6 +6,9 @@ use super::expressions::{Expressions, Variable, variables};
 use super::text::both;
 use super::world::{Kind, Table, World, nanos};
 
+/// Of this many statements, one is also run as a prepared query, which takes as long as all else together.
+const PREPARED_EVERY: u64 = 8;
+
 /// A statement, and how its results are compared.
 #[derive(Debug, Clone)]
 pub(crate) struct Statement {
@@ -17,6 +20,8 @@ pub(crate) struct Statement {
     pub(crate) peer: bool,
     /// Another statement that must return the same rows.
     pub(crate) twin: Option<String>,
+    /// Whether it is also run as a prepared query.
+    pub(crate) prepared: bool,
 }
 
 /// An expression of a SELECT.
@@ -59,7 +64,7 @@ pub(crate) fn statement(world: &World, seed: u64, number: u64) -> Statement {
     let mut draw = Draw::of(&[seed, 3, world.phase, number]);
     let mut maker = Maker { draw: &mut draw, tables: &world.tables, phase: world.phase };
     loop {
-        let statement = maker.statement(number);
+        let statement = Statement { prepared: number.is_multiple_of(PREPARED_EVERY), ..maker.statement(number) };
         // DataFusion merges two lists for one value as if it were never null: see docs/sql.md.
         if statement.text.matches(" IN (").count() - statement.text.matches(" IN (SELECT").count() < 2 {
             return statement;
@@ -530,5 +535,12 @@ fn listed(items: &[Item]) -> String {
 }
 
 fn done(text: String, items: &[Item], ordered: bool) -> Statement {
-    Statement { text, columns: items.iter().map(|item| item.column).collect(), ordered, peer: true, twin: None }
+    Statement {
+        text,
+        columns: items.iter().map(|item| item.column).collect(),
+        ordered,
+        peer: true,
+        twin: None,
+        prepared: false,
+    }
 }
