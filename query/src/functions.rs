@@ -88,8 +88,8 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(pivots)
 }
 
-/// A rule for statements that run. DataFusion also optimizes what PREPARE keeps, whose parameters have no values yet; there its
-/// rules for IN lists take a parameter and a constant for two values, and leave out rows.
+/// A rule that is applied only to statements that run. DataFusion also optimizes statements at PREPARE, when parameters have no
+/// values yet; its rules for IN lists then assume that a parameter differs from every constant, and rows are lost.
 #[derive(Debug)]
 struct WhenRun(Arc<dyn OptimizerRule + Send + Sync>);
 

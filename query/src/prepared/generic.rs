@@ -2,11 +2,11 @@
 //!
 //! Most of the time of a short query is spent on optimizing its plan, and the plan rarely depends on the values of its
 //! parameters. A query that runs a second time is therefore optimized with parameters in place of the values. Since the
-//! optimizer does not know the values, what it makes is right for all of them, unless a rule takes two parameters for two
-//! values: those that merge IN lists do, so a query with parameters in a list has no generic plan if there may be another
-//! list. The plan is kept if, with the values at hand, it is the plan that the optimizer makes of a query with these values.
-//! Otherwise (a limit is a parameter, or a value has to be converted) the query is optimized in each run. Parameters are
-//! only supported in conditions, and only with functions whose result depends on nothing but their arguments.
+//! optimizer does not know the values, its plan is right for all of them. The exception are rules that assume that two
+//! parameters have different values, which those that merge IN lists do: a query with a parameter in an IN list has no
+//! generic plan if there may be another list. The plan is kept if, with the current values put in, it equals the plan that
+//! the optimizer makes for these values. Otherwise (a limit is a parameter, or a value has to be converted) the query is
+//! optimized in each run. Parameters are supported only in conditions, and only beside immutable functions.
 
 use crate::provider::CollectionTable;
 use crate::pushdown;
@@ -101,7 +101,8 @@ fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a value has a place in a generic plan. Not null; and not NaN, of which the analyzer knows one alone.
+/// Whether a value may be put into a generic plan. Nulls may not: conditions are pushed down as if there were none. Nor may NaN:
+/// the analyzer, which replaces each NaN by the same one, does not run again.
 fn is_supported(value: &ScalarValue) -> bool {
     match value {
         ScalarValue::Float64(Some(value)) => !value.is_nan(),
@@ -150,9 +151,9 @@ fn has_placeholder(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_)))).unwrap_or(true)
 }
 
-/// Whether a query may have a generic plan: it reads collections alone, means the same whenever it runs with the same values,
-/// and has parameters in its conditions alone. If they are in an IN list, there is no other list, and no `OR`, of which one is
-/// made: DataFusion's `inlist_except` and `inlist_intersection` compare the items of two lists as expressions.
+/// Whether a query may have a generic plan. It must read only collections, call only immutable functions, and have parameters
+/// only in conditions. If a parameter is in an IN list, the query must have no other IN list and no `OR`, which DataFusion may
+/// turn into one: its rules `inlist_except` and `inlist_intersection` compare the items of two lists as expressions.
 pub(crate) fn may_be_generic(query: &LogicalPlan) -> Result<bool> {
     let (mut possible, mut has_open_list, mut lists) = (true, false, 0);
     query.apply(|node| {

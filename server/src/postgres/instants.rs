@@ -1,4 +1,5 @@
-//! Instants in UTC as clients are sent them. Writing them by a format string takes several times as long.
+//! The forms in which instants in UTC are sent to clients. They are written digit by digit: a format string would be parsed anew
+//! for each value.
 
 use super::values::EPOCH_MICROS;
 use arrow::array::{Array, ArrayRef, AsArray};
