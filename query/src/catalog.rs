@@ -40,6 +40,10 @@ impl SessionTables {
         let _first = self.pg_catalog.set(schema);
     }
 
+    pub(crate) fn have_changed(&self) -> bool {
+        self.changes.load(Ordering::Relaxed) > 0
+    }
+
     fn get(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }

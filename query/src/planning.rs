@@ -305,6 +305,11 @@ fn aggregates(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
 }
 
+/// Whether a plan, which has not been analyzed, reads one table, without subqueries and windows.
+pub(crate) fn is_plain(plan: &LogicalPlan) -> Result<bool> {
+    Ok(matches!(Shape::of(plan)?, Shape::Plain { .. }))
+}
+
 /// What a plan consists of.
 enum Shape {
     /// One table, without subqueries and windows; and whether it has expressions that are rewritten to be exact.

@@ -7,10 +7,11 @@ use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
 use crate::options::fast_paths;
 use crate::parsing::{self, Failure};
-use crate::planning::ReadsAtMost;
+use crate::planning::{ReadsAtMost, is_plain};
 use crate::session::{Session, StatementResult, StatementStream};
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::{Statement, StatementKind, parse};
+use crate::timestamp_coercion;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
@@ -32,7 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// After the schema of a collection has changed, or a view has been replaced, the query is planned again.
 ///
 /// A query that runs again is optimized once for all values of the same types, if its parameters are in conditions and
-/// its plan does not depend on the values; otherwise it is optimized in each run.
+/// its plan does not depend on the values; otherwise it is optimized in each run. Preparing the same text again reuses the
+/// plan while the session remembers it.
 ///
 /// # Examples
 ///
@@ -57,7 +59,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct PreparedStatement<'a> {
     session: &'a Session,
-    query: PreparedQuery,
+    query: Arc<PreparedQuery>,
 }
 
 /// What [`PreparedStatement`] keeps beside its session, for those who keep both: made by [`Session::prepare_query`].
@@ -78,11 +80,30 @@ struct Template {
     headings: Vec<Heading>,
     /// Bytes of stack that planning needs.
     stack: usize,
-    /// The catalog that it was planned against.
-    version: CatalogVersion,
+    made_with: MadeWith,
     generic: Mutex<Generic>,
     /// Runs in sequence that were not short.
     long_runs: AtomicU32,
+}
+
+/// What a query was planned with: while it stays the same, the plan stays valid.
+#[derive(Debug)]
+struct MadeWith {
+    catalog: CatalogVersion,
+    /// `SET` replaces the settings of a session by a changed copy while they are referred to here, so the same pointer means the
+    /// same settings.
+    options: Arc<ConfigOptions>,
+}
+
+impl MadeWith {
+    fn new(session: &Session, context: &Arc<StatementContext>) -> MadeWith {
+        let options = Arc::clone(context.config().options());
+        MadeWith { catalog: session.catalog_version(context), options }
+    }
+
+    fn is_current(&self, session: &Session, context: &Arc<StatementContext>) -> bool {
+        Arc::ptr_eq(&self.options, context.config().options()) && self.catalog == session.catalog_version(context)
+    }
 }
 
 /// The runs for whose values a generic plan is looked for: not the first, since many queries are prepared and run once.
@@ -100,7 +121,7 @@ enum Generic {
 
 impl Template {
     /// From a plan that has not been analyzed.
-    fn new(plan: LogicalPlan, headings: Vec<Heading>, stack: usize, version: CatalogVersion) -> Result<Self, Failure> {
+    fn new(plan: LogicalPlan, headings: Vec<Heading>, stack: usize, made_with: MadeWith) -> Result<Self, Failure> {
         let names = plan.get_parameter_names()?;
         let parameters = names.len();
         match (1..=parameters).map(|n| format!("${n}")).find(|name| !names.contains(name)) {
@@ -108,10 +129,10 @@ impl Template {
                 // If a parameter has two types, nothing is known of any.
                 let types = parameter_types(&plan, parameters).unwrap_or_default();
                 // Deeply nested plans are dropped where there is not enough stack for them.
-                let is_possible = sql::is_small(stack) && may_be_generic(&plan)?;
+                let is_possible = sql::is_small(stack) && is_plain(&plan)? && may_be_generic(&plan)?;
                 let runs = if is_possible { 0 } else { RUNS_WITHOUT.end };
                 let (generic, long_runs) = (Mutex::new(Generic::Without(runs)), AtomicU32::new(0));
-                Ok(Template { plan, parameters, types, headings, stack, version, generic, long_runs })
+                Ok(Template { plan, parameters, types, headings, stack, made_with, generic, long_runs })
             }
             Some(name) => {
                 let message = format!("parameters must be numbered $1, $2, ... without gaps: {name} is missing");
@@ -128,16 +149,25 @@ impl Template {
         values: &[ScalarValue],
         context: &Arc<StatementContext>,
     ) -> Result<StatementStream, Failure> {
-        let config = context.config();
-        let exact = self.in_types_of_columns(values);
-        if let Some(generic) = self.generic_plan(session, &exact, context, config.options()) {
-            let (plan, reads) = (generic.with_values(&exact)?, ReadsAtMost::Everything);
-            if let Some(started) = session.run_optimized(plan, &generic.columns, (context, &config), reads).await? {
-                return Ok(started);
-            }
+        if let Some(started) = self.start_generic(session, values, context).await? {
+            return Ok(started);
         }
         let plan = self.plan.clone().replace_params_with_values(&values.to_vec().into())?;
         session.run_plan(plan, context, &self.headings).await
+    }
+
+    /// Starts the query by its generic plan; `None` if it has none that fits these values.
+    async fn start_generic(
+        &self,
+        session: &Session,
+        values: &[ScalarValue],
+        context: &Arc<StatementContext>,
+    ) -> Result<Option<StatementStream>, Failure> {
+        let config = context.config();
+        let exact = self.in_types_of_columns(values);
+        let Some(generic) = self.generic_plan(session, &exact, context, config.options()) else { return Ok(None) };
+        let (plan, reads) = (generic.with_values(&exact)?, ReadsAtMost::Everything);
+        session.run_optimized(plan, &generic.columns, (context, &config), reads).await
     }
 
     /// Starts the query if its generic plan is known and reads little with these values.
@@ -152,7 +182,7 @@ impl Template {
             return Ok(None);
         }
         let exact = self.in_types_of_columns(values);
-        let known = self.known_plan().filter(|generic| generic.fits(&exact, config.options()));
+        let known = self.known_plan().filter(|generic| generic.fits(&exact));
         let Some(generic) = known else { return Ok(None) };
         let plan = generic.with_values(&exact)?;
         let started = session.run_optimized(plan, &generic.columns, (context, &config), ReadsAtMost::Little).await?;
@@ -164,12 +194,8 @@ impl Template {
     }
 
     /// Whether this run is one for whose values a plan is looked for.
-    fn looks_for_plan(&self, options: &Arc<ConfigOptions>) -> bool {
-        let mut known = self.generic.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(&*known, Generic::Plan(plan) if !plan.has_settings(options)) {
-            *known = Generic::Without(RUNS_WITHOUT.start);
-        }
-        match &mut *known {
+    fn looks_for_plan(&self) -> bool {
+        match &mut *self.generic.lock().unwrap_or_else(PoisonError::into_inner) {
             Generic::Without(runs) => {
                 let looks = RUNS_WITHOUT.contains(runs);
                 *runs = runs.saturating_add(1);
@@ -197,10 +223,10 @@ impl Template {
         if !is_local(context, options) {
             return None;
         }
-        if let Some(known) = self.known_plan().filter(|known| known.has_settings(options)) {
-            return Some(known).filter(|known| known.fits(values, options));
+        if let Some(known) = self.known_plan() {
+            return Some(known).filter(|known| known.fits(values));
         }
-        if !self.looks_for_plan(options) {
+        if !self.looks_for_plan() {
             return None;
         }
         let optimize = |query| session.optimized(query, context, &self.headings);
@@ -210,23 +236,40 @@ impl Template {
         Some(generic)
     }
 
-    /// The values, with texts and instants in the types of what they are compared with, if they are the same values then.
+    /// The values in the types of what they are compared with, if they are the same values then.
     fn in_types_of_columns<'v>(&self, values: &'v [ScalarValue]) -> Cow<'v, [ScalarValue]> {
-        let is_instant = |kind: &DataType| matches!(kind, DataType::Timestamp(..));
         let mut exact = Cow::Borrowed(values);
         for (at, (value, kind)) in values.iter().zip(&self.types).enumerate() {
-            let given = value.data_type();
             if let Some(kind) = kind
-                && given != *kind
-                && ((given.is_string() && kind.is_string()) || (is_instant(&given) && is_instant(kind)))
-                && let Ok(converted) = value.cast_to(kind)
-                && converted.cast_to(&given).is_ok_and(|back| back == *value)
+                && value.data_type() != *kind
+                && let Some(converted) = converted(value, kind)
             {
                 exact.to_mut()[at] = converted;
             }
         }
         exact
     }
+}
+
+/// A value in the type of what it is compared with, if the comparison stays the same: a text as another type of text or as
+/// the instant that it stands for, an instant in another unit, an integer as another number.
+fn converted(value: &ScalarValue, kind: &DataType) -> Option<ScalarValue> {
+    let given = value.data_type();
+    if let DataType::Timestamp(unit, zone) = kind {
+        return timestamp_coercion::exactly(value, *unit, zone.clone());
+    }
+    if !((given.is_string() && kind.is_string()) || (given.is_integer() && kind.is_numeric() && !is_decimal(kind))) {
+        return None;
+    }
+    let converted = value.cast_to(kind).ok()?;
+    converted.cast_to(&given).is_ok_and(|back| back == *value).then_some(converted)
+}
+
+fn is_decimal(kind: &DataType) -> bool {
+    matches!(
+        kind,
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..)
+    )
 }
 
 impl Session {
@@ -242,14 +285,25 @@ impl Session {
         Ok(PreparedStatement { session: self, query: self.prepare_query(statement, sql).await? })
     }
 
-    /// Checks a query that was parsed from `text`.
+    /// Checks a query that was parsed from `text`. A query that the session has prepared shortly before is the same one.
     ///
     /// # Errors
     /// As for [`Session::prepare`].
-    pub async fn prepare_query(&self, statement: Statement, text: &str) -> Result<PreparedQuery> {
+    pub async fn prepare_query(&self, statement: Statement, text: &str) -> Result<Arc<PreparedQuery>> {
+        if let Some(known) = self.prepared_before(&statement, text) {
+            let explain = |error| self.failed(error, &statement, text);
+            known.template(self, &self.begin()).await.map_err(explain)?;
+            return Ok(known);
+        }
+        let prepared = self.prepare_anew(statement, text).await?;
+        self.keep_prepared(&prepared);
+        Ok(prepared)
+    }
+
+    pub(crate) async fn prepare_anew(&self, statement: Statement, text: &str) -> Result<Arc<PreparedQuery>> {
         let context = self.begin();
         let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, text))?;
-        Ok(PreparedQuery { text: text.to_owned(), statement, template: Mutex::new(Arc::new(template)) })
+        Ok(Arc::new(PreparedQuery { text: text.to_owned(), statement, template: Mutex::new(Arc::new(template)) }))
     }
 
     /// Plans a query with placeholders for its parameters.
@@ -268,7 +322,7 @@ impl Session {
         let ParsedStatement { statement, headings } = parsing::parse(statement, stack, context)?;
         check_query(&statement)?;
         let plan = self.query_to_plan(statement, tokens, context).await?;
-        Template::new(plan, headings, stack, self.catalog_version(context))
+        Template::new(plan, headings, stack, MadeWith::new(self, context))
     }
 }
 
@@ -317,9 +371,64 @@ impl PreparedQuery {
                 let message = format!("wrong number of values for the parameters: expected {parameters}, got {given}");
                 return Err(QueryError::new(Code::BadValue, message));
             }
+            if template.parameters == 0
+                && template.known_plan().is_none()
+                && let Some(started) = session.start_repeated(&self.statement).await
+            {
+                return Ok(started);
+            }
             let started = template.start(session, values, &context);
             sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)
         })
+    }
+
+    /// Starts the query by its generic plan; `None` if it has none that fits these values, or cannot be started.
+    pub(crate) async fn start_generic(&self, session: &Session, values: &[ScalarValue]) -> Option<StatementStream> {
+        let context = session.begin();
+        let template = self.template(session, &context).await.ok()?;
+        let started = template.start_generic(session, values, &context).await;
+        started.inspect_err(|error| tracing::debug!(?error, "a generic plan was not started")).ok().flatten()
+    }
+
+    /// Notes that the query has been run before it was prepared. With more columns than this it gets no generic plan.
+    pub(crate) fn has_run(&self, columns_max: usize) {
+        let is_narrow = self.column_count() <= columns_max;
+        let template = self.current_template();
+        if let Generic::Without(runs) = &mut *template.generic.lock().unwrap_or_else(PoisonError::into_inner) {
+            *runs = if is_narrow { runs.saturating_add(1) } else { RUNS_WITHOUT.end };
+        }
+    }
+
+    pub(crate) fn has_generic_plan(&self) -> bool {
+        self.current_template().known_plan().is_some()
+    }
+
+    /// Whether no generic plan is looked for any more.
+    pub(crate) fn has_no_generic_plan(&self) -> bool {
+        let template = self.current_template();
+        let generic = template.generic.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*generic, Generic::Without(runs) if *runs >= RUNS_WITHOUT.end)
+    }
+
+    /// The number of columns of its rows.
+    pub(crate) fn column_count(&self) -> usize {
+        self.current_template().plan.schema().fields().len()
+    }
+
+    /// The columns of the rows, if there is a generic plan that is up to date.
+    pub(crate) fn known_columns(&self, session: &Session) -> Option<SchemaRef> {
+        let (context, template) = (session.begin(), self.current_template());
+        let generic = template.known_plan()?;
+        template.made_with.is_current(session, &context).then(|| Arc::clone(&generic.columns))
+    }
+
+    fn current_template(&self) -> Arc<Template> {
+        Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The statement that it was prepared from, and the whole text that this was parsed from.
+    pub(crate) fn source(&self) -> (&Statement, &str) {
+        (&self.statement, &self.text)
     }
 
     /// Starts the query if its plan is known and reads few rows, so that its rows can be read on a thread that must not be
@@ -334,8 +443,8 @@ impl PreparedQuery {
     ) -> BoxFuture<'b, Result<Option<StatementStream>>> {
         Box::pin(async move {
             let context = session.begin();
-            let template = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
-            if template.version != session.catalog_version(&context) || values.len() != template.parameters {
+            let template = self.current_template();
+            if !template.made_with.is_current(session, &context) || values.len() != template.parameters {
                 return Ok(None);
             }
             let started = template.start_short(session, values, &context);
@@ -349,7 +458,7 @@ impl PreparedQuery {
     /// # Errors
     /// If the query gives a parameter two types.
     pub fn parameter_types(&self) -> Result<Vec<Option<DataType>>> {
-        let template = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
+        let template = self.current_template();
         Ok(parameter_types(&template.plan, template.parameters)?)
     }
 
@@ -361,6 +470,9 @@ impl PreparedQuery {
         let explain = |error| session.failed(error, &self.statement, &self.text);
         let context = session.begin();
         let template = self.template(session, &context).await.map_err(explain)?;
+        if let Some(generic) = template.known_plan() {
+            return Ok(Arc::clone(&generic.columns));
+        }
         let null = |kind: Option<DataType>| match kind {
             Some(kind) => ScalarValue::try_new_null(&kind),
             None => Ok(ScalarValue::Null),
@@ -372,8 +484,8 @@ impl PreparedQuery {
 
     /// The plan of the query for this context.
     async fn template(&self, session: &Session, context: &Arc<StatementContext>) -> Result<Arc<Template>, Failure> {
-        let cached = Arc::clone(&self.template.lock().unwrap_or_else(PoisonError::into_inner));
-        if cached.version == session.catalog_version(context) {
+        let cached = self.current_template();
+        if cached.made_with.is_current(session, context) {
             return Ok(cached);
         }
         let fresh = Arc::new(session.template(&self.statement, context).await?);

@@ -4,6 +4,7 @@ mod access;
 mod create;
 mod lookup;
 mod prepared_writes;
+mod repeated;
 mod short;
 mod sql;
 mod statements;
@@ -40,6 +41,7 @@ use ebbtide_ttl::{Code, Timestamp};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use prepared_writes::PreparedWrites;
+use repeated::Repeated;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -187,11 +189,13 @@ pub struct Session {
     workers: Option<crate::workers::Workers>,
     /// Prepared INSERT and DELETE statements.
     writes: PreparedWrites,
+    /// Queries that it has run.
+    repeated: Repeated,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Session").field("now", &self.now).field("repeated", &self.repeated).finish_non_exhaustive()
     }
 }
 
@@ -266,6 +270,7 @@ impl Session {
             #[cfg(feature = "workers")]
             workers: settings.workers.clone(),
             writes,
+            repeated: Repeated::default(),
         })
     }
 
@@ -318,7 +323,10 @@ impl Session {
         let span = tracing::debug_span!("query", statement = statement.text);
         let work = async move {
             match &statement.kind {
-                StatementKind::Sql => self.sql(statement, text).await,
+                StatementKind::Sql => match self.start_repeated(statement).await {
+                    Some(started) => Ok(started),
+                    None => self.sql(statement, text).await,
+                },
                 StatementKind::Command { document, done, lenient } => self.command(document, done, *lenient).await,
                 StatementKind::Show(listing) => self.show(listing).await,
                 StatementKind::CreateAs(create) => self.create_as(create, statement, text).await,
@@ -416,6 +424,12 @@ impl Session {
         names.extend(snapshot.views().keys().cloned());
         names.extend(self.tables.names());
         names
+    }
+
+    /// Whether a statement of this session has created a view or a table of its own, even if that is gone.
+    #[must_use]
+    pub fn has_own_tables(&self) -> bool {
+        self.tables.have_changed()
     }
 
     /// Names of all functions, sorted.

@@ -7,6 +7,7 @@
 pub(crate) mod error;
 mod grammar;
 pub(crate) mod lexer;
+mod parameterized;
 mod parsed;
 mod parser;
 mod pivot;
@@ -17,6 +18,7 @@ mod values;
 
 pub use error::SyntaxError;
 pub use lexer::is_incomplete;
+pub(crate) use parameterized::{OpenQuery, Parameterized};
 pub use parsed::{Statement, parse};
 pub use pivot::Pivot;
 

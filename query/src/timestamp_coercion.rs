@@ -127,6 +127,15 @@ pub(crate) fn constant_instant(
     Rewriter { schema: Arc::new(DFSchema::empty()), now, config: Arc::clone(config) }.instant(expr)
 }
 
+/// The instant that a value stands for, in this unit and zone; `None` if it is not a whole number of units.
+pub(crate) fn exactly(value: &ScalarValue, unit: TimeUnit, zone: Option<Arc<str>>) -> Option<ScalarValue> {
+    let kind = Kind { unit, zone };
+    match kind.place(scalar_instant(value)?) {
+        Place::At { units, exact: true } => Some(kind.value(units)),
+        _ => None,
+    }
+}
+
 struct Rewriter {
     schema: DFSchemaRef,
     now: Option<DateTime<Utc>>,
@@ -158,14 +167,17 @@ impl Kind {
     }
 
     fn literal(&self, units: i64) -> Expr {
+        Expr::Literal(self.value(units), None)
+    }
+
+    fn value(&self, units: i64) -> ScalarValue {
         let zone = self.zone.clone();
-        let value = match self.unit {
+        match self.unit {
             TimeUnit::Second => ScalarValue::TimestampSecond(Some(units), zone),
             TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(Some(units), zone),
             TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(Some(units), zone),
             TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(Some(units), zone),
-        };
-        Expr::Literal(value, None)
+        }
     }
 
     /// `column op instant` with a literal of the column's type. A comparison that no stored time satisfies becomes `<

@@ -18,7 +18,8 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use std::fmt;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -26,21 +27,52 @@ use tokio::task::AbortHandle;
 /// Batches that are made before they are asked for.
 const BATCHES_AHEAD: usize = 2;
 
-/// Runs statements on threads of their own: a statement that computes for long keeps no connection waiting. Prepared queries
-/// that read few rows run on the thread of their connection.
+/// Runs statements on threads of their own: a statement that computes for long keeps no connection waiting. Queries that were
+/// prepared or run before, and read few rows, run on the thread of their connection.
 #[derive(Debug)]
 pub(super) struct Engine {
     memory: SharedMemory,
     files: FileAccess,
     /// Always there until it is dropped.
     threads: Option<Runtime>,
+    idle: Arc<IdleSessions>,
+}
+
+/// Sessions for statements that arrive without one, over HTTP or Flight SQL. Each has only run queries, and knows their plans.
+#[derive(Debug, Default)]
+struct IdleSessions(Mutex<Vec<Arc<Session>>>);
+
+/// The most sessions that are kept.
+const IDLE_MAX: usize = 16;
+
+impl IdleSessions {
+    fn take(&self, database: &Database) -> Option<Arc<Session>> {
+        // A kept session keeps its database open, so the address of the path identifies the database.
+        let is_of = |session: &Arc<Session>| std::ptr::eq(session.database().path(), database.path());
+        let mut sessions = self.sessions();
+        let at = sessions.iter().rposition(is_of)?;
+        Some(sessions.remove(at))
+    }
+
+    fn put(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions();
+        let oldest = (sessions.len() == IDLE_MAX).then(|| sessions.remove(0));
+        sessions.push(Arc::clone(session));
+        // Other requests need not wait while it is dropped.
+        drop(sessions);
+        drop(oldest);
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Engine {
     /// With this memory for all statements together, and the files that they may name.
     pub(super) fn new(memory_bytes: usize, files: FileAccess) -> Result<Engine, Failure> {
         let threads = runtime::Builder::new_multi_thread().thread_name("sql").enable_all().build()?;
-        Ok(Engine { memory: SharedMemory::new(memory_bytes)?, files, threads: Some(threads) })
+        Ok(Engine { memory: SharedMemory::new(memory_bytes)?, files, threads: Some(threads), idle: Arc::default() })
     }
 }
 
@@ -63,10 +95,25 @@ fn broken() -> SqlError {
 /// A session, and where its statements run.
 #[derive(Debug)]
 struct Connected {
-    session: Session,
+    session: Arc<Session>,
     threads: Handle,
     /// Whether it is for a client of PostgreSQL's protocol.
     is_postgres: bool,
+    /// Where the session is kept for other statements, if it is not one that a client has to itself.
+    idle: Option<Arc<IdleSessions>>,
+    /// Whether it has only run queries.
+    has_only_read: AtomicBool,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if let Some(idle) = &self.idle
+            && self.has_only_read.load(Ordering::Relaxed)
+            && !self.session.has_own_tables()
+        {
+            idle.put(&self.session);
+        }
+    }
 }
 
 impl SqlSession for Connected {
@@ -77,6 +124,9 @@ impl SqlSession for Connected {
         let one = |statement| {
             let access = self.session.access(&statement);
             let is_query = statement.kind == StatementKind::Sql && self.session.is_read(&statement);
+            if !is_query {
+                self.has_only_read.store(false, Ordering::Relaxed);
+            }
             let (connected, text) = (Arc::clone(&self), Arc::clone(&text));
             Arc::new(One { connected, statement, text, access, is_query, prepared: OnceCell::new() }) as Arc<_>
         };
@@ -93,7 +143,7 @@ struct One {
     access: Access,
     /// Whether it can be prepared.
     is_query: bool,
-    prepared: OnceCell<PreparedQuery>,
+    prepared: OnceCell<Arc<PreparedQuery>>,
 }
 
 impl fmt::Debug for One {
@@ -103,7 +153,7 @@ impl fmt::Debug for One {
 }
 
 impl One {
-    async fn prepared(&self) -> Result<&PreparedQuery, SqlError> {
+    async fn prepared(&self) -> Result<&Arc<PreparedQuery>, SqlError> {
         let session = &self.connected.session;
         let prepare = || session.prepare_query(self.statement.clone(), &self.text);
         self.prepared.get_or_try_init(prepare).await.map_err(failed)
@@ -123,10 +173,15 @@ impl One {
         session.start(filled, &text).await.map_err(failed)
     }
 
-    /// Starts a prepared query that reads few rows on the thread of the connection: waking another thread would take as long.
+    /// Starts a query that was prepared, or run before, and reads few rows on the thread of the connection: waking another
+    /// thread would take as long.
     async fn started_short(self: &Arc<Self>, values: &[ScalarValue]) -> Result<Option<SqlResult>, SqlError> {
-        let Some(prepared) = self.prepared.get() else { return Ok(None) };
-        let started = prepared.start_short(&self.connected.session, values).await.map_err(failed)?;
+        let session = &self.connected.session;
+        let started = match self.prepared.get() {
+            Some(prepared) => prepared.start_short(session, values).await.map_err(failed)?,
+            None if values.is_empty() => session.start_short(&self.statement).await,
+            None => None,
+        };
         let Some(StatementStream { schema, stream: Some(stream), message }) = started else { return Ok(None) };
         let this = Arc::clone(self);
         let explain = move |error| failed(this.connected.session.explain(&error, &this.statement, &this.text));
@@ -162,6 +217,11 @@ impl One {
 
     async fn description(self: Arc<Self>) -> Result<SqlDescription, SqlError> {
         if self.is_query {
+            if !self.prepared.initialized()
+                && let Some(columns) = self.connected.session.known_columns(&self.statement)
+            {
+                return Ok(SqlDescription { parameters: Vec::new(), columns: Some(columns) });
+            }
             let prepared = self.prepared().await?;
             let columns = prepared.columns(&self.connected.session).await.map_err(failed)?;
             let parameters = prepared.parameter_types().map_err(failed)?;
@@ -198,6 +258,8 @@ fn is_followed(next: &Next) -> bool {
 struct Guard {
     stop: Stop,
     task: AbortHandle,
+    /// The session is not used for other statements until this one has been stopped.
+    _connected: Arc<Connected>,
 }
 
 impl Drop for Guard {
@@ -251,9 +313,9 @@ impl SqlStatement for One {
             if let Some(started) = self.started_short(&values).await? {
                 return Ok(started);
             }
-            let threads = self.connected.threads.clone();
+            let (connected, threads) = (Arc::clone(&self.connected), self.connected.threads.clone());
             let task = threads.spawn(self.run(values, head, sender)).abort_handle();
-            let guard = Guard { stop, task };
+            let guard = Guard { stop, task, _connected: connected };
             let (schema, first, message) = started.await.map_err(|_| broken())??;
             let rows = first.map(|first| {
                 let reading = (first.into_iter(), batches, guard);
@@ -295,8 +357,12 @@ impl Sql for Engine {
             |(database, user): (&str, &str)| PostgresClient { database: database.to_owned(), user: user.to_owned() };
         let (postgres, is_postgres) = (client.map(named), client.is_some());
         let settings = SessionSettings { files: self.files.clone(), postgres, ..SessionSettings::default() };
-        let session = Session::sharing(database, &settings, &self.memory).map_err(failed)?;
-        Ok(Arc::new(Connected { session, threads, is_postgres }))
+        let idle = Some(Arc::clone(&self.idle)).filter(|_| !is_postgres);
+        let session = match idle.as_ref().and_then(|idle| idle.take(&database)) {
+            Some(session) => session,
+            None => Arc::new(Session::sharing(database, &settings, &self.memory).map_err(failed)?),
+        };
+        Ok(Arc::new(Connected { session, threads, is_postgres, idle, has_only_read: AtomicBool::new(true) }))
     }
 
     fn json(&self, column: &ArrayRef) -> Result<ArrayRef, SqlError> {

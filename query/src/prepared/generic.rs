@@ -1,12 +1,13 @@
 //! Generic plans: optimized once, for all values of a prepared query.
 //!
 //! Most of the time of a short query is spent on optimizing its plan, and the plan rarely depends on the values of its
-//! parameters. A query that runs a second time is therefore optimized with parameters in place of the values. Since the
-//! optimizer does not know the values, its plan is right for all of them. The exception are rules that assume that two
-//! parameters have different values, which those that merge IN lists do: a query with a parameter in an IN list has no
-//! generic plan if there may be another list. The plan is kept if, with the current values put in, it equals the plan that
-//! the optimizer makes for these values. Otherwise (a limit is a parameter, or a value has to be converted) the query is
-//! optimized in each run. Parameters are supported only in conditions, and only beside immutable functions.
+//! parameters. A query that runs a second time is therefore optimized with parameters in place of the values. The optimizer
+//! does not know the values, so its plan is right for all of them, with one exception: its rules for IN lists compare the
+//! items of two lists as expressions, and take two parameters for two different values. A query with a parameter in a list, or
+//! in a condition that may become one, therefore has a generic plan only if all its other conditions are plain comparisons. The
+//! plan is kept if, with the current values put in, it equals the plan that the optimizer makes for these values. Otherwise
+//! (a limit is a parameter, or a value has to be converted) the query is optimized in each run. Parameters are supported only
+//! in conditions, and only beside immutable functions.
 
 use crate::provider::CollectionTable;
 use crate::pushdown;
@@ -17,8 +18,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An optimized plan with parameters.
@@ -28,8 +31,7 @@ pub(crate) struct GenericPlan {
     /// The columns of its rows.
     pub(crate) columns: SchemaRef,
     types: Vec<DataType>,
-    /// The settings that it was optimized with. `SET` replaces the settings of a session by a changed copy while they are
-    /// referred to here, so the same pointer means the same settings.
+    /// The settings that it was optimized with.
     options: Arc<ConfigOptions>,
 }
 
@@ -52,7 +54,8 @@ impl GenericPlan {
         let parameter = |id: String| Ok(pushdown::parameter(at(&types, &id)?.clone(), id));
         let typed = in_conditions(query.clone(), |expr| replaced(expr, parameter))?;
         let Some((plan, columns)) = optimize(typed)? else { return Ok(None) };
-        if !is_generic(&plan)? {
+        // A condition that has gone may have been decided without the value.
+        if !is_generic(&plan)? || placeholders(&plan)? != placeholders(query)? {
             return Ok(None);
         }
         let generic = GenericPlan { plan, columns, types, options: Arc::clone(options) };
@@ -64,15 +67,10 @@ impl GenericPlan {
         Ok(is_the_same.then_some(generic))
     }
 
-    /// Whether it was made with these settings.
-    pub(crate) fn has_settings(&self, options: &Arc<ConfigOptions>) -> bool {
-        Arc::ptr_eq(&self.options, options)
-    }
-
-    /// Whether it is the plan of the query with these values and settings.
-    pub(crate) fn fits(&self, values: &[ScalarValue], options: &Arc<ConfigOptions>) -> bool {
+    /// Whether it is the plan of the query with these values.
+    pub(crate) fn fits(&self, values: &[ScalarValue]) -> bool {
         let fits = |(kind, value): (&DataType, &ScalarValue)| value.data_type() == *kind && is_supported(value);
-        self.has_settings(options) && self.types.iter().zip(values).all(fits)
+        self.types.len() == values.len() && self.types.iter().zip(values).all(fits)
     }
 
     /// The optimized plan with these values.
@@ -152,14 +150,19 @@ fn has_placeholder(expr: &Expr) -> bool {
 }
 
 /// Whether a query may have a generic plan. It must read only collections, call only immutable functions, and have parameters
-/// only in conditions. If a parameter is in an IN list, the query must have no other IN list and no `OR`, which DataFusion may
-/// turn into one: its rules `inlist_except` and `inlist_intersection` compare the items of two lists as expressions.
+/// only in conditions; and a parameter outside plain comparisons must be in a list that is the only one.
 pub(crate) fn may_be_generic(query: &LogicalPlan) -> Result<bool> {
-    let (mut possible, mut has_open_list, mut lists) = (true, false, 0);
+    let mut possible = true;
+    // Conditions that are no plain comparisons.
+    let mut others = Vec::new();
     query.apply(|node| {
         let is_condition = matches!(node, LogicalPlan::Filter(_));
         if let LogicalPlan::TableScan(scan) = node {
             possible &= source_as_provider(&scan.source)?.is::<CollectionTable>();
+        }
+        if let LogicalPlan::Filter(filter) = node {
+            others
+                .extend(split_conjunction(&filter.predicate).into_iter().filter(|one| !is_comparison_of_operands(one)));
         }
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
@@ -168,18 +171,70 @@ pub(crate) fn may_be_generic(query: &LogicalPlan) -> Result<bool> {
                     Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
                     expr => !matches!(expr, Expr::ScalarVariable(..)),
                 };
-                if let Expr::InList(list) = expr {
-                    has_open_list |= list.list.iter().any(has_placeholder);
-                }
-                lists += usize::from(matches!(
-                    expr,
-                    Expr::InList(_) | Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. })
-                ));
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     })?;
-    Ok(possible && !(has_open_list && lists > 1))
+    let are_closed = !others.iter().any(|other| has_placeholder(other));
+    Ok(possible && (are_closed || matches!(others.as_slice(), [only] if is_list(only))))
+}
+
+/// Whether a condition is an IN list of operands, or comparisons with `OR` between them.
+fn is_list(condition: &Expr) -> bool {
+    match condition {
+        Expr::InList(list) => is_operand(&list.expr) && list.list.iter().all(is_operand),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            [left, right].iter().all(|side| is_comparison_of_operands(side) || is_disjunction(side))
+        }
+        _ => false,
+    }
+}
+
+fn is_disjunction(condition: &Expr) -> bool {
+    matches!(condition, Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. })) && is_list(condition)
+}
+
+/// Whether a condition compares operands. It is not one of these if it asks whether a condition is true, since that condition may
+/// become a list: `(a <> 1 AND a <> 2) = false`.
+fn is_comparison_of_operands(condition: &Expr) -> bool {
+    let is_truth = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Boolean(_), _));
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            is_comparison(*op) && [left, right].iter().all(|side| is_operand(side) && !is_truth(side))
+        }
+        Expr::Between(between) => [&between.expr, &between.low, &between.high].iter().all(|one| is_operand(one)),
+        Expr::IsNull(operand) | Expr::IsNotNull(operand) => is_operand(operand),
+        _ => false,
+    }
+}
+
+fn is_operand(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(..) | Expr::Placeholder(_) => true,
+        Expr::Cast(cast) => is_operand(&cast.expr),
+        // A member of an object.
+        Expr::ScalarFunction(call) => call.name() == "get_field" && call.args.iter().all(is_operand),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
+            is_operand(left) && is_operand(right)
+        }
+        _ => false,
+    }
+}
+
+/// The parameters of a plan.
+fn placeholders(plan: &LogicalPlan) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(placeholder) = expr {
+                    found.insert(placeholder.id.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
 }
 
 /// Whether an optimized plan is one for all values: its conditions take them as they are.

@@ -24,6 +24,7 @@ impl Session {
     #[must_use]
     pub fn access(&self, statement: &Statement) -> Access {
         match &statement.kind {
+            StatementKind::Sql if self.is_known_query(statement) => Access::Read,
             StatementKind::Sql => self.parsed(statement, of_sql).unwrap_or(Access::Read),
             StatementKind::Show(_)
             | StatementKind::Pivot(_)
@@ -38,7 +39,7 @@ impl Session {
     #[must_use]
     pub fn is_read(&self, statement: &Statement) -> bool {
         match &statement.kind {
-            StatementKind::Sql => self.parsed(statement, is_query).unwrap_or(false),
+            StatementKind::Sql => self.is_known_query(statement) || self.parsed(statement, is_query).unwrap_or(false),
             _ => self.access(statement) == Access::Read,
         }
     }

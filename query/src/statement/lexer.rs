@@ -90,6 +90,10 @@ impl<'a> Offsets<'a> {
     pub(crate) fn of(&self, location: Location) -> usize {
         let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
         let Some(&line) = self.lines.get(index(location.line)) else { return self.text.len() };
-        self.text[line..].char_indices().nth(index(location.column)).map_or(self.text.len(), |(i, _)| line + i)
+        let (rest, column) = (&self.text[line..], index(location.column));
+        match rest.as_bytes().get(..column) {
+            Some(before) if before.is_ascii() => line + column,
+            _ => rest.char_indices().nth(column).map_or(self.text.len(), |(i, _)| line + i),
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! From a text to its statements.
 
 use super::error::SyntaxError;
+use super::parameterized::Parameterized;
 use super::{StatementKind, grammar, lexer};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::sync::OnceLock;
 
 /// One statement of a text.
 #[derive(Debug, Clone)]
@@ -16,6 +18,7 @@ pub struct Statement {
     spaces: Vec<(usize, TokenWithSpan)>,
     pub(crate) line: u64,
     pub(crate) column: u64,
+    pub(super) parameterized: OnceLock<Option<Parameterized>>,
 }
 
 impl Statement {
@@ -57,7 +60,7 @@ pub fn parse(text: &str) -> Result<Vec<Statement>, SyntaxError> {
         .map(|piece| {
             let kind = grammar::parse(&piece).map_err(|e| e.shifted(text, piece.line, piece.column))?;
             let lexer::Piece { text, line, column, tokens, spaces } = piece;
-            Ok(Statement { text, kind, tokens, spaces, line, column })
+            Ok(Statement { text, kind, tokens, spaces, line, column, parameterized: OnceLock::new() })
         })
         .collect()
 }

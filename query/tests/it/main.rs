@@ -13,6 +13,7 @@ mod frames;
 mod groups;
 mod joins;
 mod prepared;
+mod repeated;
 mod sorted_runs;
 mod sql;
 mod support;

@@ -104,6 +104,12 @@ fn a_query_is_optimized_once_for_all_values_of_a_type() {
         ("SELECT count(*) AS n FROM w WHERE s IN ('a', 'b') AND s NOT IN ($1) AND t >= $2", false),
         ("SELECT count(*) AS n FROM w WHERE (s = 'a' OR s = 'b') AND s NOT IN ($1) AND t >= $2", false),
         ("SELECT count(*) AS n FROM w WHERE s IN ($1, 'y') AND s IN ('a', 'b') AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1, 'y') AND s = ANY(ARRAY['a', 'b']) AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s NOT IN ($1) AND array_has(['a', 'b'], s) AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s = ANY(ARRAY[$1, 'y']) AND s IN ('a', 'b') AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE list_contains(['x', $1], s) AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE (s = $1 OR s = 'y') AND (s = 'a' OR s = 'b') AND t >= $2", false),
+        ("SELECT count(*) AS n FROM w WHERE s IN ($1) AND (('a' <> s AND 'z' <> s) = false) AND t >= $2", false),
         ("SELECT count(*) AS n FROM w WHERE s ~ $1 AND t >= $2", false),
         ("SELECT count(*) AS n FROM w WHERE s = $1 AND v = (SELECT max(v) FROM w WHERE t >= $2)", false),
     ] {

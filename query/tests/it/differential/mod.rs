@@ -1,6 +1,7 @@
 //! Compares SQL results: random statements over random databases, each compared with DuckDB over the rows that a plain
 //! model calls visible, with the same statement without the fast paths, with a variant that must return the same
-//! rows (SQLancer's partitioning and no-optimization oracles), and with a prepared query that has run with other values.
+//! rows (SQLancer's partitioning and no-optimization oracles), with the same statement after it has run with other constants, and
+//! with a prepared query that has run with other values.
 //!
 //! A failure prints `EBBTIDE_SQL_REPLAY`, which runs that statement alone. `EBBTIDE_SQL_STATEMENTS` sets the number of
 //! statements, `EBBTIDE_SQL_SEED` the seed. `EBBTIDE_PYTHON` names a Python that has DuckDB.
@@ -71,9 +72,19 @@ fn prepared(world: &World, sql: &str, runs: &[&[ScalarValue]]) -> (Result<Vec<Ro
     }
 }
 
-/// What is wrong with a prepared query that has run with other values, if the statement with its values has these rows.
+/// What is wrong with a statement that has run with other constants, or was prepared and has run with other values, if it has
+/// these rows.
 fn check_prepared(world: &World, sql: &str, statement: &Statement, fast: &[Row], counts: &Counts) -> Option<String> {
-    let Parameters { text, values, others } = parameters(sql)?;
+    let Parameters { text, values, others, other_text } = parameters(sql)?;
+    // The fast session has run the statement; now it runs a text that differs in its constants alone, and then the statement again.
+    let _other = (ebbtide(world, &world.fast, &other_text), ebbtide(world, &world.fast, &other_text));
+    let found = match ebbtide(world, &world.fast, sql) {
+        Ok(rows) => difference(fast.to_vec(), rows, &statement.columns, statement.ordered),
+        Err(error) => Some(error),
+    };
+    if let Some(found) = found {
+        return Some(format!("repeated: {found}\n  after {other_text}"));
+    }
     let (answer, is_generic) = prepared(world, &text, &[&others, &others, &values]);
     counts.generic.fetch_add(u64::from(is_generic), Ordering::Relaxed);
     let found = match answer {
