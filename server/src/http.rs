@@ -67,7 +67,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
 /// What a connection of HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of the requests and replies of a connection of HTTP/2 that are on their way: gRPC sends batches.
-const WINDOW_BYTES: u32 = 4 << 20;
+const WINDOW_BYTES: u32 = 8 << 20;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve<S>(stream: S, ends: Ends, router: Router, shared: &Shared, mut stopped: watch::Receiver<bool>)

@@ -77,7 +77,8 @@ pub(super) struct Insert<'a> {
 }
 
 impl Insert<'_> {
-    fn admit(&self, rows: usize) -> Result<(), Problem> {
+    /// Refuses more rows than an account may write now, and waits until the database has room.
+    pub(super) fn admit(&self, rows: usize) -> Result<(), Problem> {
         let rows = rows as u64;
         self.shared.rates.take(&self.account, rows, self.shared.now()).map_err(|e| Problem::of_command(&e))?;
         wait_for_room(self.shared, &self.database)
@@ -98,13 +99,23 @@ impl Insert<'_> {
     }
 
     /// Rows, all or none.
-    pub(super) fn batch(&self, rows: &RecordBatch, request: Option<&mut Request>) -> Result<Written, Problem> {
+    fn batch(&self, rows: &RecordBatch, request: Option<&mut Request>) -> Result<Written, Problem> {
+        self.check()?;
+        self.admit(rows.num_rows())?;
+        self.admitted(rows, request)
+    }
+
+    /// Refuses a collection that takes no rows.
+    pub(super) fn check(&self) -> Result<(), Problem> {
         if self.is_ordinary() {
             let what = format!("'{}' is an ordinary collection, which takes documents: send lines of JSON", self.name);
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
-        self.collection()?;
-        self.admit(rows.num_rows())?;
+        self.collection().map(drop)
+    }
+
+    /// Rows that may be inserted, all or none.
+    pub(super) fn admitted(&self, rows: &RecordBatch, request: Option<&mut Request>) -> Result<Written, Problem> {
         let written = Written::all(rows.num_rows() as u64);
         let batch = self.database.write_batch().insert(self.name, rows);
         once::commit(batch, request, &written).map_err(|refused| Problem::of(&refused.error))?;

@@ -5,6 +5,7 @@
 //! request: its content type needs the browser's leave, which is never given.
 
 mod catalog;
+mod ingest;
 mod prepared;
 mod running;
 mod service;
@@ -48,6 +49,7 @@ use base64::engine::general_purpose::STANDARD;
 use ebbtide::Database;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
+use ingest::{Arriving, insert_together};
 use prepared::Kept;
 use prost::Message;
 use running::RunningQueries;
@@ -415,14 +417,15 @@ impl FlightSqlService for Flight {
             name: &ingest.table,
             account: asking.caller.account,
         };
-        let (mut batches, mut count) = (batches(request), 0);
-        while let Some(batch) = batches.try_next().await? {
-            let stored = tokio::task::block_in_place(|| insert.batch(&batch, None));
-            let stored = stored.map_err(|problem| {
-                let status = Status::new(code_of(problem.status), problem.message);
-                if count == 0 { status } else { after(&status, count) }
-            })?;
-            count += stored.stored;
+        let (mut arriving, mut count) = (Arriving::new(batches(request)), 0);
+        loop {
+            let (together, end) = arriving.arrived().await;
+            let stored = tokio::task::block_in_place(|| insert_together(&insert, &together, &mut count));
+            match stored.and(end) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(status) => return Err(if count == 0 { status } else { after(&status, count) }),
+            }
         }
         add(&self.shared.counters.rows_posted, count);
         Ok(i64::try_from(count).unwrap_or(i64::MAX))

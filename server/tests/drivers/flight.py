@@ -135,6 +135,15 @@ with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.curso
     refused("exists already", lambda: cursor.adbc_ingest("w", table, mode="create"))
     refused("DROP COLLECTION", lambda: cursor.adbc_ingest("w", table, mode="replace"))
     refused("temp", lambda: cursor.adbc_ingest("w", pa.table({"t": table["t"][:1], "temp": ["warm"]}), mode="append"))
+    # Small batches arrive together: those before the one with a row that is refused are stored.
+    schema = pa.schema([("t", pa.timestamp("ms")), ("s", pa.string())])
+    batches = [pa.record_batch([[1_700_000_000_000 + row for row in range(10)], [f"batch {at}"] * 10], schema) for at in range(20)]
+    without_time = pa.record_batch([[1_700_000_000_000] * 9 + [None], ["bad"] * 10], schema)
+    reader = pa.RecordBatchReader.from_batches(schema, [*batches, without_time, *batches])
+    refused("200 rows before it are stored", lambda: cursor.adbc_ingest("w", reader, mode="append"))
+    cursor.execute("SELECT count(*), count(DISTINCT s) FROM w WHERE s LIKE 'ba%'")
+    assert cursor.fetchone() == (200, 20)
+    cursor.execute("DELETE FROM w WHERE s LIKE 'ba%'")
     assert rows("SELECT count(*) FROM w") == [(2,)]
     cursor.execute("SHOW COLLECTIONS")
     assert cursor.fetch_arrow_table().column("name").to_pylist() == ["w"]
