@@ -162,7 +162,7 @@ def ingest(args, report):
         server = Ebbtide(args.program)
         try:
             with server.flight() as db, db.cursor() as cursor:
-                cursor.execute("CREATE COLLECTION weather WITH (timeField = 'time', metaField = 'station')")
+                cursor.execute("CREATE COLLECTION weather WITH (timeField = 'time', metaField = 'station', granularity = 'hours')")
 
                 def send():
                     cursor.adbc_ingest("weather", table.to_reader(BATCH), mode="append")
@@ -187,33 +187,56 @@ def queries(args, table, report):
             cursor.adbc_ingest("cpu", table.select(kept).to_reader(100_000), mode="append")
             cursor.execute("COMPACT cpu")
         with server.postgres() as db, db.cursor() as cursor:
-            took = []
-            for at in range(2_000):
-                given = (f"host_{at % 100}", START, START + dt.timedelta(hours=1))
-                start = time.perf_counter()
-                found = cursor.execute(QUERY.format("%s", "%s", "%s"), given, prepare=True).fetchall()
-                took.append((time.perf_counter() - start) * 1e3)
-                assert len(found) == 60, found
-            report.add("PostgreSQL: single-groupby-1-1-1, prepared, p50", "ms", statistics.median(took), "psycopg, one client")
+
+            def prepared(host):
+                given = (f"host_{host}", START, START + dt.timedelta(hours=1))
+                return cursor.execute(QUERY.format("%s", "%s", "%s"), given, prepare=True).fetchall()
+
+            report.add("PostgreSQL: single-groupby-1-1-1, prepared, p50", "ms", p50(prepared), "psycopg, one client")
+            report.add("the same as text, p50", "ms", p50(lambda host: cursor.execute(text(f"'host_{host}'")).fetchall()), "psycopg")
+        connection = http.client.HTTPConnection("127.0.0.1", server.ports["http"])
+
+        def posted(host):
+            connection.request("POST", "/sql", text(f"'host_{host}'"), {"X-Ebbtide": "1"})
+            return json.loads(connection.getresponse().read())
+
+        report.add("the same by POST /sql, p50", "ms", p50(posted), "one connection")
+        connection.close()
         if shutil.which("pgbench"):
-            with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
-                script.write("\\set host random(0, 99)\n")
-                script.write(QUERY.format("'host_' || :host", "'2016-01-01T03:00:00Z'", "'2016-01-01T04:00:00Z'").replace("\n", " ") + ";\n")
-                script.flush()
-                command = ["pgbench", "-n", "-M", "prepared", "-T", str(SECONDS), "-f", script.name]
-                command += ["-h", "127.0.0.1", "-p", str(server.ports["pg"]), "-U", "bench"]
+            for mode, host in [("prepared", "'host_' || :host"), ("simple", "'host_:host'")]:
+                with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+                    script.write("\\set host random(0, 99)\n" + text(host).replace("\n", " ") + ";\n")
+                    script.flush()
+                    command = ["pgbench", "-n", "-M", mode, "-T", str(SECONDS), "-f", script.name]
+                    command += ["-h", "127.0.0.1", "-p", str(server.ports["pg"]), "-U", "bench"]
 
-                def told(clients, threads, figure):
-                    all = [*command, "-c", str(clients), "-j", str(threads), "bench"]
-                    text = subprocess.run(all, check=True, capture_output=True, text=True).stdout
-                    assert re.search(r"number of failed transactions: 0 ", text), text
-                    return float(re.search(figure + r" = ([\d.]+)", text)[1])
+                    def told(clients, threads, figure):
+                        all = [*command, "-c", str(clients), "-j", str(threads), "bench"]
+                        answer = subprocess.run(all, check=True, capture_output=True, text=True).stdout
+                        assert re.search(r"number of failed transactions: 0 ", answer), answer
+                        return float(re.search(figure + r" = ([\d.]+)", answer)[1])
 
-                for _ in range(args.runs):
-                    report.add("the same, one client of pgbench, mean", "ms", told(1, 1, "latency average"))
-                    report.add("the same, 64 clients of pgbench", "/s", told(CLIENTS, 2, "tps"))
+                    for _ in range(args.runs):
+                        report.add(f"pgbench -M {mode}, one client, mean", "ms", told(1, 1, "latency average"))
+                        report.add(f"pgbench -M {mode}, 64 clients", "/s", told(CLIENTS, 2, "tps"))
     finally:
         server.close()
+
+
+def text(host):
+    """The query of the hour as text."""
+    return QUERY.format(host, "'2016-01-01T03:00:00Z'", "'2016-01-01T04:00:00Z'")
+
+
+def p50(ask):
+    """The median time, in milliseconds, of 2,000 calls with numbers of hosts, each of which returns 60 rows."""
+    took = []
+    for at in range(2_000):
+        start = time.perf_counter()
+        found = ask(at % 100)
+        took.append((time.perf_counter() - start) * 1e3)
+        assert len(found) == 60, found
+    return statistics.median(took)
 
 
 def idle(args, report):
