@@ -80,7 +80,7 @@ struct Template {
     headings: Vec<Heading>,
     /// Bytes of stack that planning needs.
     stack: usize,
-    made_with: MadeWith,
+    basis: PlanBasis,
     generic: Mutex<Generic>,
     /// Runs in sequence that were not short.
     long_runs: AtomicU32,
@@ -88,17 +88,17 @@ struct Template {
 
 /// What a query was planned with: while it stays the same, the plan stays valid.
 #[derive(Debug)]
-struct MadeWith {
+struct PlanBasis {
     catalog: CatalogVersion,
     /// `SET` replaces the settings of a session by a changed copy while they are referred to here, so the same pointer means the
     /// same settings.
     options: Arc<ConfigOptions>,
 }
 
-impl MadeWith {
-    fn new(session: &Session, context: &Arc<StatementContext>) -> MadeWith {
+impl PlanBasis {
+    fn new(session: &Session, context: &Arc<StatementContext>) -> PlanBasis {
         let options = Arc::clone(context.config().options());
-        MadeWith { catalog: session.catalog_version(context), options }
+        PlanBasis { catalog: session.catalog_version(context), options }
     }
 
     fn is_current(&self, session: &Session, context: &Arc<StatementContext>) -> bool {
@@ -121,7 +121,7 @@ enum Generic {
 
 impl Template {
     /// From a plan that has not been analyzed.
-    fn new(plan: LogicalPlan, headings: Vec<Heading>, stack: usize, made_with: MadeWith) -> Result<Self, Failure> {
+    fn new(plan: LogicalPlan, headings: Vec<Heading>, stack: usize, basis: PlanBasis) -> Result<Self, Failure> {
         let names = plan.get_parameter_names()?;
         let parameters = names.len();
         match (1..=parameters).map(|n| format!("${n}")).find(|name| !names.contains(name)) {
@@ -132,7 +132,7 @@ impl Template {
                 let is_possible = sql::is_small(stack) && is_plain(&plan)? && may_be_generic(&plan)?;
                 let runs = if is_possible { 0 } else { RUNS_WITHOUT.end };
                 let (generic, long_runs) = (Mutex::new(Generic::Without(runs)), AtomicU32::new(0));
-                Ok(Template { plan, parameters, types, headings, stack, made_with, generic, long_runs })
+                Ok(Template { plan, parameters, types, headings, stack, basis, generic, long_runs })
             }
             Some(name) => {
                 let message = format!("parameters must be numbered $1, $2, ... without gaps: {name} is missing");
@@ -295,12 +295,12 @@ impl Session {
             known.template(self, &self.begin()).await.map_err(explain)?;
             return Ok(known);
         }
-        let prepared = self.prepare_anew(statement, text).await?;
+        let prepared = self.prepare_new(statement, text).await?;
         self.keep_prepared(&prepared);
         Ok(prepared)
     }
 
-    pub(crate) async fn prepare_anew(&self, statement: Statement, text: &str) -> Result<Arc<PreparedQuery>> {
+    pub(crate) async fn prepare_new(&self, statement: Statement, text: &str) -> Result<Arc<PreparedQuery>> {
         let context = self.begin();
         let template = self.template(&statement, &context).await.map_err(|e| self.failed(e, &statement, text))?;
         Ok(Arc::new(PreparedQuery { text: text.to_owned(), statement, template: Mutex::new(Arc::new(template)) }))
@@ -322,7 +322,7 @@ impl Session {
         let ParsedStatement { statement, headings } = parsing::parse(statement, stack, context)?;
         check_query(&statement)?;
         let plan = self.query_to_plan(statement, tokens, context).await?;
-        Template::new(plan, headings, stack, MadeWith::new(self, context))
+        Template::new(plan, headings, stack, PlanBasis::new(self, context))
     }
 }
 
@@ -419,7 +419,7 @@ impl PreparedQuery {
     pub(crate) fn known_columns(&self, session: &Session) -> Option<SchemaRef> {
         let (context, template) = (session.begin(), self.current_template());
         let generic = template.known_plan()?;
-        template.made_with.is_current(session, &context).then(|| Arc::clone(&generic.columns))
+        template.basis.is_current(session, &context).then(|| Arc::clone(&generic.columns))
     }
 
     fn current_template(&self) -> Arc<Template> {
@@ -444,7 +444,7 @@ impl PreparedQuery {
         Box::pin(async move {
             let context = session.begin();
             let template = self.current_template();
-            if !template.made_with.is_current(session, &context) || values.len() != template.parameters {
+            if !template.basis.is_current(session, &context) || values.len() != template.parameters {
                 return Ok(None);
             }
             let started = template.start_short(session, values, &context);
@@ -485,7 +485,7 @@ impl PreparedQuery {
     /// The plan of the query for this context.
     async fn template(&self, session: &Session, context: &Arc<StatementContext>) -> Result<Arc<Template>, Failure> {
         let cached = self.current_template();
-        if cached.made_with.is_current(session, context) {
+        if cached.basis.is_current(session, context) {
             return Ok(cached);
         }
         let fresh = Arc::new(session.template(&self.statement, context).await?);

@@ -4,10 +4,10 @@ mod access;
 mod create;
 mod lookup;
 mod prepared_writes;
-mod repeated;
 mod short;
 mod sql;
 mod statements;
+mod text_cache;
 mod writes;
 
 use crate::cancellation::{Stop, YieldingJoins};
@@ -41,10 +41,10 @@ use ebbtide_ttl::{Code, Timestamp};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use prepared_writes::PreparedWrites;
-use repeated::Repeated;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
+use text_cache::TextCache;
 use tracing::Instrument;
 
 pub use access::Access;
@@ -190,12 +190,12 @@ pub struct Session {
     /// Prepared INSERT and DELETE statements.
     writes: PreparedWrites,
     /// Queries that it has run.
-    repeated: Repeated,
+    text_cache: TextCache,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("now", &self.now).field("repeated", &self.repeated).finish_non_exhaustive()
+        f.debug_struct("Session").field("now", &self.now).field("text_cache", &self.text_cache).finish_non_exhaustive()
     }
 }
 
@@ -270,7 +270,7 @@ impl Session {
             #[cfg(feature = "workers")]
             workers: settings.workers.clone(),
             writes,
-            repeated: Repeated::default(),
+            text_cache: TextCache::default(),
         })
     }
 

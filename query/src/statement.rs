@@ -18,7 +18,7 @@ mod values;
 
 pub use error::SyntaxError;
 pub use lexer::is_incomplete;
-pub(crate) use parameterized::{OpenQuery, Parameterized};
+pub(crate) use parameterized::{OpenQuery, ParameterizedQuery};
 pub use parsed::{Statement, parse};
 pub use pivot::Pivot;
 

@@ -18,7 +18,7 @@ const VALUES_MAX: usize = 64;
 
 /// A query with parameters, `$1` and so on, and their values.
 #[derive(Debug, Clone)]
-pub(crate) struct Parameterized {
+pub(crate) struct ParameterizedQuery {
     pub(crate) query: OpenQuery,
     pub(crate) values: Vec<ScalarValue>,
 }
@@ -33,12 +33,12 @@ pub(crate) struct OpenQuery {
 
 impl Statement {
     /// This query with parameters; `None` if it has parameters already, or is long, or may be no query.
-    pub(crate) fn parameterized(&self) -> Option<&Parameterized> {
+    pub(crate) fn parameterized(&self) -> Option<&ParameterizedQuery> {
         self.parameterized.get_or_init(|| parameterized(&self.text, &self.tokens)).as_ref()
     }
 }
 
-fn parameterized(text: &str, tokens: &[TokenWithSpan]) -> Option<Parameterized> {
+fn parameterized(text: &str, tokens: &[TokenWithSpan]) -> Option<ParameterizedQuery> {
     let is_query = ["SELECT", "WITH", "FROM"].iter().any(|first| is_word(tokens.first(), first));
     let is_open = |token: &TokenWithSpan| matches!(token.token, Token::Placeholder(_));
     if !is_query || tokens.len() > TOKENS_MAX || tokens.iter().any(is_open) {
@@ -59,7 +59,7 @@ fn parameterized(text: &str, tokens: &[TokenWithSpan]) -> Option<Parameterized> 
     }
     open.push_str(text.get(copied..)?);
     let types = Some(values.iter().map(ScalarValue::data_type).collect());
-    (values.len() <= VALUES_MAX).then_some(Parameterized { query: OpenQuery { text: open, types }, values })
+    (values.len() <= VALUES_MAX).then_some(ParameterizedQuery { query: OpenQuery { text: open, types }, values })
 }
 
 /// A literal, and the tokens that it consists of.

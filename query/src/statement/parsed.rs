@@ -1,7 +1,7 @@
 //! From a text to its statements.
 
 use super::error::SyntaxError;
-use super::parameterized::Parameterized;
+use super::parameterized::ParameterizedQuery;
 use super::{StatementKind, grammar, lexer};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ pub struct Statement {
     spaces: Vec<(usize, TokenWithSpan)>,
     pub(crate) line: u64,
     pub(crate) column: u64,
-    pub(super) parameterized: OnceLock<Option<Parameterized>>,
+    pub(super) parameterized: OnceLock<Option<ParameterizedQuery>>,
 }
 
 impl Statement {

@@ -6,7 +6,7 @@ use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 
 /// What a session that has run nothing before answers.
-fn anew(w: &World, sql: &str) -> String {
+fn in_new_session(w: &World, sql: &str) -> String {
     let session = Session::new(w.database.clone()).unwrap();
     serde_json::Value::Array(w.block_on(session.rows_as_json(sql)).unwrap()).to_string()
 }
@@ -79,7 +79,7 @@ fn queries_that_differ_in_literals_alone_have_one_plan() {
         let before = plans(&w);
         for (run, [first, second]) in literals.into_iter().enumerate() {
             let text = query.replacen("{}", first, 1).replacen("{}", second, 1);
-            assert_eq!(w.text(&text), anew(&w, &text), "{text}");
+            assert_eq!(w.text(&text), in_new_session(&w, &text), "{text}");
             assert_eq!(plans(&w) - before, usize::from(run > 0), "{text}: run {run}");
         }
     }
@@ -101,13 +101,13 @@ fn literals_that_a_plan_is_not_for_are_planned_by_themselves() {
     ] {
         let text = format!("SELECT count(*) AS n FROM w WHERE {condition}");
         for _ in 0..3 {
-            assert_eq!(w.text(&text), anew(&w, &text), "{text}");
+            assert_eq!(w.text(&text), in_new_session(&w, &text), "{text}");
         }
     }
     // Which texts are times depends on what they are compared with.
     let of_day = |text: &str| format!("SELECT count(*) AS n FROM w WHERE CAST(t AS DATE) >= TIMESTAMP '{text}'");
     for _ in 0..3 {
-        assert_eq!(w.text(&of_day("2024-01-01T00:00:00Z")), anew(&w, &of_day("2024-01-01T00:00:00Z")));
+        assert_eq!(w.text(&of_day("2024-01-01T00:00:00Z")), in_new_session(&w, &of_day("2024-01-01T00:00:00Z")));
     }
     for text in ["2024-1-1", "2024-01-01 ", "+2024-01-01"] {
         assert!(w.error(&of_day(text)).message().contains(text.trim()), "{text}");
@@ -145,7 +145,7 @@ fn what_depends_on_a_literal_is_planned_for_it() {
     ] {
         for literal in literals.into_iter().chain(literals) {
             let text = query.replace("{}", literal);
-            assert_eq!(w.text(&text), anew(&w, &text), "{text}");
+            assert_eq!(w.text(&text), in_new_session(&w, &text), "{text}");
         }
     }
 }
@@ -156,7 +156,7 @@ fn a_query_that_is_run_again_sees_what_has_changed() {
     let query = "SELECT count(*) AS n FROM w WHERE s = 'a'";
     let counts = |now: &str| {
         w.set(now);
-        assert_eq!(w.text(query), anew(&w, query), "{now}");
+        assert_eq!(w.text(query), in_new_session(&w, query), "{now}");
         w.number(query)
     };
     let times = ["2024-01-02T00:00:00Z", "2024-01-02T00:10:00Z", "2024-01-02T12:00:00Z"];
