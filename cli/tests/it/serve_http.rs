@@ -164,6 +164,25 @@ fn rows_come_in_the_form_that_is_asked_for() {
 }
 
 #[test]
+fn nothing_of_a_statement_is_left_for_the_next() {
+    let http = weather(&[]);
+    let query = |sensor: &str| http.run(&format!("SELECT count(*) AS n FROM w WHERE s = '{sensor}'"));
+    for change in [
+        "SET datafusion.sql_parser.enable_ident_normalization = false",
+        "SELECT s INTO mine FROM w",
+        "CREATE TEMPORARY VIEW mine AS SELECT 1 AS n",
+        "PREPARE mine AS SELECT 1",
+    ] {
+        assert_eq!(query("roof"), query("roof"), "{change}");
+        assert_eq!(http.sql(change).status / 100, 2, "{change}");
+        assert_eq!(query("nobody"), json!([{"n": 0}]), "{change}");
+        assert_eq!(http.sql("SELECT * FROM mine").status, 404, "{change}");
+        assert_ne!(http.sql("EXECUTE mine").status / 100, 2, "{change}");
+        assert_eq!(http.sql("SELECT COUNT(*) AS N FROM W").status, 200, "{change}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_told_with_a_status_and_a_code() {
     let http = weather(&[]);
     for (statement, status, name, says) in [

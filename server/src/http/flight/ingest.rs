@@ -1,5 +1,8 @@
 //! The record batches of an ingest.
 
+#[cfg(test)]
+mod tests;
+
 use super::{code_of, internal};
 use crate::http::collections::Insert;
 use crate::http::problem::Problem;
