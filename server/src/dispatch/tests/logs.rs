@@ -2,8 +2,8 @@
 
 use super::*;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
-use tracing::Level;
+use std::sync::{Arc, LazyLock, Mutex};
+use tracing::{Dispatch, Level};
 
 /// What was logged.
 #[derive(Clone, Default)]
@@ -19,16 +19,22 @@ impl Write for Lines {
     }
 }
 
-/// What is logged while this runs, at a level.
-fn said(level: Level, work: impl FnOnce()) -> String {
+/// A log of one level, and its lines.
+fn log(level: Level) -> (Dispatch, Lines) {
+    /// While there is only one log, `tracing` asks the thread that meets an event first whether anybody wants it, and keeps the
+    /// answer for all threads: a test without a log would switch the event off. With a second one it asks all logs.
+    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing::subscriber::NoSubscriber::new()));
+    LazyLock::force(&SECOND);
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(move || writer.clone());
-    tracing::subscriber::with_default(log.finish(), || {
-        // Another test may have met a span for the first time while this log was made, and have it cached as not wanted.
-        tracing::callsite::rebuild_interest_cache();
-        work();
-    });
+    (Dispatch::new(log.finish()), lines)
+}
+
+/// What is logged while this runs, at a level.
+fn said(level: Level, work: impl FnOnce()) -> String {
+    let (log, lines) = log(level);
+    tracing::dispatcher::with_default(&log, work);
     String::from_utf8(std::mem::take(&mut *lines.0.lock().unwrap())).unwrap()
 }
 
@@ -68,10 +74,8 @@ fn what_happens_in_a_command_names_it_and_its_collection() {
 async fn what_happens_in_a_connection_names_its_number_and_its_client() {
     let folder = tempfile::tempdir().unwrap();
     let shared = shared(folder.path());
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false);
-    let _said_here = tracing::subscriber::set_default(log.with_writer(move || writer.clone()).finish());
+    let (log, lines) = log(Level::DEBUG);
+    let _said_here = tracing::dispatcher::set_default(&log);
     let (here, there) = tokio::io::duplex(64);
     let (_stop, stopped) = tokio::sync::watch::channel(false);
     drop(there);
