@@ -33,7 +33,7 @@ pub use encode::Sealer;
 pub(crate) use encode::{failed, seal_file};
 pub use file_types::{FileType, FileTypes};
 pub(crate) use footer_checks::check as check_footer;
-pub use read::{SegmentBatches, SegmentReader, StoredBatches};
+pub use read::{SegmentBatches, SegmentReader, StoredBatches, arrow_metadata};
 pub(crate) use read::{Tail, asserted, directory_len, read_tail};
 pub use stats::{FieldStats, Numbers};
 
@@ -42,6 +42,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The format of the directory and of the checksums.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -71,6 +73,21 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     /// # Errors
     /// If they cannot be read, or if the file ends earlier.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+
+    /// The same file with these bytes, whose ranges are ascending, in memory: a file on another machine fetches them at once. `None`
+    /// if reading them one after the other is as fast.
+    ///
+    /// # Errors
+    /// As for [`ReadAt::read_at`].
+    fn prepare(&self, ranges: &[Range<u64>]) -> io::Result<Option<Arc<dyn ReadAt>>> {
+        let _ = ranges;
+        Ok(None)
+    }
+
+    /// Whether [`ReadAt::prepare`] may return a file.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }
 
 impl ReadAt for Bytes {

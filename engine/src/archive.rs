@@ -14,8 +14,10 @@ pub(crate) mod gate;
 pub(crate) mod index;
 pub(crate) mod mover;
 pub(crate) mod of_collection;
+mod segments;
 mod snapshot;
 
+pub(crate) use snapshot::may_have_metas;
 pub use snapshot::{ArchiveInfo, ArchivedScan, ArchivedUnit};
 
 use crate::copies::CopyStore;
@@ -25,8 +27,9 @@ use crate::publication::{Publication, PublishedVersion};
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use ebbtide_buckets::Schema;
+use ebbtide_buckets::{EncodedSegment, ReadAt, Schema, SegmentMeta};
 use ebbtide_ttl::{Code, Value};
+use segments::ArchiveSegments;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -63,15 +66,24 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// The place belongs to another database or to a copy of this one, or cannot be reached.
     fn claim(&self, claim: &ArchiveClaim) -> Result<ArchiveClaimed, SinkError>;
 
-    /// Encodes rows as the file of a commit.
+    /// Whether rows with these fields can be added to the table.
     ///
     /// # Errors
-    /// Rows that the table cannot have.
-    fn encode(
+    /// A field that the table cannot have, or has with another type; the place cannot be reached.
+    fn check(&self, schema: &Schema) -> Result<(), SinkError>;
+
+    /// Whether fields that the table has too have the same types there, as far as its log was read.
+    fn has_types_of(&self, schema: &Schema) -> bool;
+
+    /// Makes a segment the file of a commit. Nothing is stored yet.
+    ///
+    /// # Errors
+    /// If the footer of the segment cannot be read.
+    fn file(
         &self,
         number: ArchiveNumber,
         schema: &Arc<Schema>,
-        rows: &[RecordBatch],
+        segment: EncodedSegment,
     ) -> Result<ArchiveFile, SinkError>;
 
     /// Stores a file. It is not part of the table yet.
@@ -109,6 +121,12 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// # Errors
     /// The place cannot be reached, or its log is damaged.
     fn files(&self, version: u64) -> Result<Vec<ArchivedFile>, SinkError>;
+
+    /// A file for random access, through the cache of the place. `fetched` counts what is fetched of it.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    fn open(&self, file: &ArchivedFile, fetched: Arc<ArchiveFetched>) -> Result<Arc<dyn ReadAt>, SinkError>;
 
     /// Reads columns of a file, those that it has, and skips parts of it in which no time is within the bounds.
     ///
@@ -194,6 +212,8 @@ pub struct ArchiveFile {
     pub times: (i64, i64),
     /// Bounds of its metas.
     pub bounds: Vec<ArchivedBounds>,
+    /// The summary of the segment that it is; none for a Parquet file without a bucket directory.
+    pub segment: Option<SegmentMeta>,
 }
 
 /// A file of a version.
@@ -211,6 +231,8 @@ pub struct ArchivedFile {
     pub times: (i64, i64),
     /// Bounds of its metas, as far as they are known.
     pub bounds: Vec<ArchivedBounds>,
+    /// The summary of the segment that it is; none if an earlier build wrote it, as a Parquet file without a bucket directory.
+    pub segment: Option<SegmentMeta>,
 }
 
 /// The least and the greatest value of a member of the metas in a file; metas that lack it do not count.
@@ -352,6 +374,8 @@ pub(crate) struct ArchiveSlot {
     pass: Mutex<()>,
     /// By URL.
     status: Mutex<BTreeMap<String, Status>>,
+    /// The files that were read last.
+    files: ArchiveSegments,
 }
 
 /// An archive in this process.

@@ -152,7 +152,12 @@ impl From<BatchError> for Error {
 
 impl From<SegmentError> for Error {
     fn from(error: SegmentError) -> Self {
-        let code = if error.refused.is_some() { Code::FileStreamFailed } else { Code::DataCorruptionDetected };
+        let code = match error.refused {
+            // Of an archive.
+            Some(io::ErrorKind::HostUnreachable) => Code::HostUnreachable,
+            Some(_) => Code::FileStreamFailed,
+            None => Code::DataCorruptionDetected,
+        };
         Error::new(code, error.to_string())
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod publisher;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::Schema;
+use ebbtide_buckets::{EncodedSegment, Schema};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,14 @@ pub trait PublishedRows: fmt::Debug + Send + Sync {
     /// # Errors
     /// Damage in the segment.
     fn read(&self, rows: &RoaringBitmap) -> Result<PublishedBatches>;
+
+    /// All of the rows as the file that they are stored in, if that has the types of a table.
+    ///
+    /// # Errors
+    /// Damage in the segment.
+    fn file(&self) -> Result<Option<EncodedSegment>> {
+        Ok(None)
+    }
 }
 
 /// The batches of a segment.

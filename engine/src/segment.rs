@@ -5,6 +5,7 @@ pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod segment_cache;
 
+use crate::archive::ArchivedBounds;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};
@@ -92,12 +93,19 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<SegmentFile>,
     pub(crate) class: Option<ClassStamp>,
     pub(crate) state: SegmentState,
+    /// What its archive says of its metas, if it is a file of one.
+    pub(crate) archived: Option<Vec<ArchivedBounds>>,
     classes: Mutex<Option<(u64, Classes)>>,
 }
 
 impl Segment {
     pub(crate) fn new(file: Arc<SegmentFile>, class: Option<ClassStamp>, state: SegmentState) -> Self {
-        Segment { file, class, state, classes: Mutex::new(None) }
+        Segment { file, class, state, archived: None, classes: Mutex::new(None) }
+    }
+
+    /// A file of an archive.
+    pub(crate) fn of_archive(file: Arc<SegmentFile>, state: SegmentState, bounds: Vec<ArchivedBounds>) -> Self {
+        Segment { archived: Some(bounds), ..Segment::new(file, None, state) }
     }
 
     /// What the manifest holds of it.

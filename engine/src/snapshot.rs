@@ -32,7 +32,7 @@ pub use scan::{Batches, FieldBound, FirstRows, MetaFilter, ScanReport, ScanReque
 pub use segment_files::SegmentFiles;
 pub use time_range::TimeRange;
 
-use crate::archive::ArchivePlaces;
+use crate::archive::{ArchiveFetched, ArchivePlaces};
 use crate::batch_id::LastBatch;
 use crate::copies::position::CopyPosition;
 use crate::documents::snapshot::DocumentsSnapshot;
@@ -42,6 +42,7 @@ use crate::holds::Hold;
 use crate::ladder::{reported_name, rung_name};
 use crate::options::CollectionOptions;
 use crate::requests::known::REQUESTS;
+use crate::segment::segment_cache::SegmentCache;
 use crate::state::{CollectionState, State};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Cutoff, ExpiryMode, RuleSet, Timestamp};
@@ -61,6 +62,7 @@ pub struct Snapshot {
     views: Arc<BTreeMap<String, String>>,
     pub(crate) holds: Arc<Vec<Hold>>,
     places: Option<Arc<dyn ArchivePlaces>>,
+    cache: Arc<SegmentCache>,
     copied: Option<Arc<CopyPosition>>,
 }
 
@@ -74,7 +76,8 @@ impl Snapshot {
         let requests = documents.remove(REQUESTS);
         let (views, holds, places) = (state.views.clone(), state.holds.clone(), state.places.clone());
         let (documents, copied) = (Arc::new(documents), state.copied.clone());
-        Snapshot { now, collections, rungs, documents, requests, views, holds, places, copied }
+        let cache = Arc::clone(state.cache());
+        Snapshot { now, collections, rungs, documents, requests, views, holds, places, cache, copied }
     }
 
     /// The instant at which expiry is decided.
@@ -176,6 +179,8 @@ impl Snapshot {
             suspended: state.suspension(),
             rungs,
             places: self.places.clone(),
+            cache: Arc::clone(&self.cache),
+            archived: None,
         }
     }
 
@@ -221,6 +226,10 @@ pub struct CollectionSnapshot {
     pub(crate) rungs: Arc<Vec<Arc<CollectionState>>>,
     /// Opens its archive.
     pub(crate) places: Option<Arc<dyn ArchivePlaces>>,
+    /// For segments of its archive.
+    pub(crate) cache: Arc<SegmentCache>,
+    /// Whether it shows what has expired, and what was fetched of its archives then.
+    pub(crate) archived: Option<Arc<ArchiveFetched>>,
 }
 
 impl CollectionSnapshot {

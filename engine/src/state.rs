@@ -158,6 +158,11 @@ impl State {
         rungs.map(|rung| self.by_id(rung.collection).cloned().ok_or_else(missing)).collect()
     }
 
+    /// The cache of what is open.
+    pub(crate) fn cache(&self) -> &Arc<SegmentCache> {
+        &self.cache
+    }
+
     /// Segment files that are held open for reading.
     pub(crate) fn open_files(&self) -> u64 {
         self.cache.open_files()

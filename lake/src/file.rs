@@ -1,19 +1,21 @@
 //! Files of a table: Parquet.
 
 use crate::bounds::{bounds_of, members_of_metas};
+use crate::schema::check;
 use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
 use bytes::Bytes;
-use ebbtide::buckets::{Schema, adapt, times};
+use ebbtide::buckets::{EncodedSegment, Schema, adapt, times};
 use ebbtide::{ArchiveFile, ArchiveNumber, SinkError};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
 
 /// Rows of a row group.
-pub(crate) const GROUP_ROWS: usize = 1 << 17;
+const GROUP_ROWS: usize = 1 << 17;
 /// Rows of a page, the least that is fetched of a column.
 pub(crate) const PAGE_ROWS: usize = 1 << 12;
 
@@ -33,6 +35,7 @@ pub(crate) fn encode(
     schema: &Arc<Schema>,
     rows: &[RecordBatch],
 ) -> Result<ArchiveFile, SinkError> {
+    check(schema)?;
     let compression = Compression::ZSTD(ZstdLevel::try_new(3)?);
     // Pages are left out by time and meta; bounds of all other columns would be most of a file's metadata.
     let mut properties = WriterProperties::builder()
@@ -68,5 +71,18 @@ pub(crate) fn encode(
     let bytes = Bytes::from(bytes);
     let checksum = crc32fast::hash(&bytes);
     let (name, schema) = (name_of(number), Arc::clone(schema));
-    Ok(ArchiveFile { number, name, bytes, checksum, schema, rows: count, times: (first, last), bounds })
+    Ok(ArchiveFile { number, name, bytes, checksum, schema, rows: count, times: (first, last), bounds, segment: None })
+}
+
+/// The file of a commit that is a segment.
+pub(crate) fn of_segment(
+    number: ArchiveNumber,
+    schema: &Arc<Schema>,
+    segment: EncodedSegment,
+) -> Result<ArchiveFile, SinkError> {
+    let (bytes, meta) = (Bytes::from(segment.bytes), segment.meta);
+    let bounds = bounds_of(&ParquetMetaDataReader::new().parse_and_finish(&bytes)?, schema)?;
+    let checksum = crc32fast::hash(&bytes);
+    let (name, schema, times) = (name_of(number), Arc::clone(schema), (meta.first, meta.last));
+    Ok(ArchiveFile { number, name, bytes, checksum, schema, rows: meta.rows, times, bounds, segment: Some(meta) })
 }

@@ -5,7 +5,7 @@
 
 use crate::file::hex;
 use chrono::{DateTime, SecondsFormat};
-use ebbtide::buckets::Schema;
+use ebbtide::buckets::{Schema, SegmentMeta};
 use ebbtide::ttl::Value as Known;
 use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedBounds, ArchivedFile};
 use serde_json::{Value, json};
@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, HashSet};
 const OWNER: &str = "ebbtide-owner-";
 /// What begins the name in `txn` that says that a commit was made: its number follows.
 const COMMIT: &str = "ebbtide-commit-";
+
+/// The tag of a file that is a segment, with its summary.
+const SUMMARY: &str = "ebbtide.summary";
 
 /// The name of the object of a version.
 pub(crate) fn name_of(version: u64) -> String {
@@ -237,12 +240,15 @@ impl Log {
             "maxValues": greatest,
             "nullCount": {&schema_of.time: 0},
         });
-        let tags = json!({
+        let mut tags = json!({
             "ebbtide.crc32": format!("{:08x}", file.checksum),
             "ebbtide.first": first.to_string(),
             "ebbtide.last": last.to_string(),
             "ebbtide.version": self.next.to_string(),
         });
+        if let Some(meta) = &file.segment {
+            tags[SUMMARY] = json!(json!(meta).to_string());
+        }
         json!({"path": file.name, "partitionValues": {}, "size": file.bytes.len(), "modificationTime": now,
             "dataChange": true, "stats": stats.to_string(), "tags": tags})
     }
@@ -301,6 +307,7 @@ fn known(value: &Value) -> Option<Known> {
 fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
     let stats: Value = serde_json::from_str(add["stats"].as_str()?).ok()?;
     let tag = |name: &str| add["tags"][name].as_str();
+    let segment: Option<SegmentMeta> = tag(SUMMARY).map(serde_json::from_str).transpose().ok()?;
     let file = ArchivedFile {
         name: path.to_owned(),
         bytes: add["size"].as_u64()?,
@@ -308,7 +315,13 @@ fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
         rows: stats["numRecords"].as_u64()?,
         times: (tag("ebbtide.first")?.parse().ok()?, tag("ebbtide.last")?.parse().ok()?),
         bounds: bounds_in(&stats),
+        segment,
     };
+    let is_of_file =
+        |meta: &SegmentMeta| (meta.rows, meta.bytes, (meta.first, meta.last)) == (file.rows, file.bytes, file.times);
+    if !segment.as_ref().is_none_or(is_of_file) {
+        return None;
+    }
     Some((file, tag("ebbtide.version")?.parse().ok()?))
 }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
 /// For how long a request is repeated.
 const RETRIES_FOR: Duration = Duration::from_secs(20);
@@ -91,7 +91,12 @@ impl Objects {
             // The caller waits for the result.
             drop(done.send(request.await));
         }));
-        answer.recv().map_err(|_| failed("a request ended by a panic"))?
+        let wait = || answer.recv().map_err(|_| failed("a request ended by a panic"));
+        // A thread of the caller's runtime that waits hands its other tasks over.
+        match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait)?,
+            _ => wait()?,
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The versions of a published table: what is added, left out and removed.
 //!
-//! A file of the table has rows of one segment, those that were visible when it was written; its tags say which. What is no longer
+//! A file of the table has rows of one segment, those that were visible when it was written; its tags say which. It is a copy of the
+//! segment's file if all rows are visible and no column is stored as decimals. What is no longer
 //! visible of it is left out by a deletion vector. It is written anew, without these rows, if any of them were deleted rather than
 //! expired, if they are more than half of it, or if the segment has visible rows that the file lacks.
 
-use crate::file::{encode, hex};
+use crate::file::{encode, hex, of_segment};
 use crate::log::{Log, lines, owned_by, uuid};
 use crate::schema::{joined, text_of};
 use crate::store::Store;
@@ -181,8 +182,14 @@ fn removed(add: &Value, now: i64) -> Value {
 
 /// The file of what is visible of a segment.
 fn written(content: &Publication, segment: &PublishedSegment, number: u64) -> Result<ArchiveFile, SinkError> {
-    let rows: Vec<RecordBatch> = segment.source.read(&segment.visible)?.collect::<Result<_, _>>()?;
-    let mut file = encode(content.owner, &content.schema, &rows)?;
+    let whole = if segment.visible.len() == segment.rows { segment.source.file()? } else { None };
+    let mut file = match whole {
+        Some(whole) => ArchiveFile { segment: None, ..of_segment(content.owner, &content.schema, whole)? },
+        None => {
+            let rows: Vec<RecordBatch> = segment.source.read(&segment.visible)?.collect::<Result<_, _>>()?;
+            encode(content.owner, &content.schema, &rows)?
+        }
+    };
     file.name = format!("{}-{number}.parquet", hex(&content.owner));
     Ok(file)
 }

@@ -1,21 +1,23 @@
 //! Reading a file of a table in the parts that are needed, of which some may be in memory.
 
 use crate::bounds::rows_to_read;
-use crate::file::{GROUP_ROWS, PAGE_ROWS};
+use crate::file::PAGE_ROWS;
 use crate::store::{Store, StoreError};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
+use ebbtide::buckets::{ReadAt, arrow_metadata};
 use ebbtide::{ArchiveFetched, ArchiveRead, ArchivedBatches, ArchivedFile, SinkError};
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::file::metadata::ParquetMetaDataPushDecoder;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ const END_BYTES: u64 = 1 << 15;
 const GAP_BYTES: u64 = 1 << 14;
 /// How many parts the cache is laid out for.
 const PARTS: usize = 1 << 12;
+/// No row group has more rows.
+const GROUP_ROWS_MAX: usize = 1 << 18;
 /// The values of a column are cached in blocks of this many rows: those of a page.
 const BLOCK_ROWS: usize = PAGE_ROWS;
 
@@ -53,8 +57,14 @@ struct Key {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Of {
     Metadata,
+    /// A block of a file that is read at random.
+    Block(u64),
     Bytes(Range<u64>),
-    Values { group: usize, column: usize, block: usize },
+    Values {
+        group: usize,
+        column: usize,
+        block: usize,
+    },
 }
 
 #[derive(Clone)]
@@ -76,6 +86,19 @@ impl Weighter<Key, Part> for Bytewise {
         };
         (bytes + key.file.len() + size_of::<Key>() + size_of::<Part>()) as u64
     }
+}
+
+/// Bytes of a block of a file that is read at random: those that a segment has under one checksum.
+const BLOCK_BYTES: u64 = 4096;
+
+/// A file of the table of a URL for random access.
+pub(crate) fn open(
+    (url, store, cache): (&str, Arc<dyn Store>, Arc<FileCache>),
+    file: &ArchivedFile,
+    fetched: Arc<ArchiveFetched>,
+) -> Arc<dyn ReadAt> {
+    let id = Arc::from(format!("{url}/{}", file.name));
+    Arc::new(Remote { id, name: file.name.clone(), bytes: file.bytes, store, cache, fetched })
 }
 
 /// Reads a file of the table of a URL.
@@ -171,7 +194,7 @@ impl Batches {
 
     fn begin(&self, number: usize, wanted: &[Range<usize>]) -> Result<Group, SinkError> {
         let rows = self.metadata.metadata().row_group(number).num_rows();
-        let rows = usize::try_from(rows).ok().filter(|rows| *rows <= GROUP_ROWS);
+        let rows = usize::try_from(rows).ok().filter(|rows| *rows <= GROUP_ROWS_MAX);
         let rows = rows.ok_or_else(|| self.remote.damaged("a row group has too many rows"))?;
         let mut blocks: VecDeque<Block> = VecDeque::new();
         for range in wanted {
@@ -249,6 +272,7 @@ impl Batches {
 }
 
 /// A file in a store.
+#[derive(Debug, Clone)]
 struct Remote {
     id: Arc<str>,
     name: String,
@@ -302,11 +326,65 @@ impl Remote {
             wanted = match decoder.try_decode()? {
                 DecodeResult::NeedsData(ranges) => ranges,
                 DecodeResult::Data(metadata) => {
-                    return Ok(ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())?);
+                    return Ok(arrow_metadata(metadata)?);
                 }
                 DecodeResult::Finished => return Err(self.damaged("it has no metadata").into()),
             };
         }
+    }
+
+    /// Bytes of the file, some blocks of which may be at hand.
+    fn read_with(&self, held: &HashMap<u64, Bytes>, offset: u64, len: usize) -> io::Result<Bytes> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.bytes);
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let numbers: Vec<u64> = blocks_of(&(offset..end)).collect();
+        let skip = usize::try_from(offset % BLOCK_BYTES).unwrap_or(usize::MAX);
+        let blocks: Option<Vec<Bytes>> = numbers.iter().map(|number| held.get(number).cloned()).collect();
+        let blocks = match blocks {
+            Some(blocks) => blocks,
+            None => self.blocks(&numbers).map_err(unreachable)?,
+        };
+        let all = match blocks.as_slice() {
+            [one] => one.clone(),
+            several => Bytes::from(several.concat()),
+        };
+        match skip.checked_add(len).filter(|end| *end <= all.len()) {
+            Some(end) => Ok(all.slice(skip..end)),
+            None => Err(unreachable(self.damaged("a part of it was not returned"))),
+        }
+    }
+
+    /// Blocks of the file, in order, from memory as far as they are there.
+    fn blocks(&self, numbers: &[u64]) -> Result<Vec<Bytes>, StoreError> {
+        let range = |number: u64| {
+            let start = number.saturating_mul(BLOCK_BYTES);
+            start..start.saturating_add(BLOCK_BYTES).min(self.bytes)
+        };
+        let cached = |number: &u64| match self.cache.0.get(&self.key(Of::Block(*number))) {
+            Some(Part::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        };
+        let mut blocks: Vec<Option<Bytes>> = numbers.iter().map(cached).collect();
+        self.fetched.add_cached(blocks.iter().flatten().map(|block| block.len() as u64).sum());
+        let missing: Vec<u64> =
+            numbers.iter().zip(&blocks).filter(|(_, block)| block.is_none()).map(|(number, _)| *number).collect();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for number in &missing {
+            match runs.last_mut() {
+                Some(last) if last.end == range(*number).start => last.end = range(*number).end,
+                _ => runs.push(range(*number)),
+            }
+        }
+        let fetched = self.fetch(&runs)?;
+        let parts = fetched.iter().flat_map(|run| run.chunks(usize::try_from(BLOCK_BYTES).unwrap_or(usize::MAX)));
+        // A block that is kept must not keep what was fetched with it.
+        let mut parts = missing.iter().zip(parts.map(Bytes::copy_from_slice));
+        for block in blocks.iter_mut().filter(|block| block.is_none()) {
+            let Some((number, part)) = parts.next() else { break };
+            self.cache.0.insert(self.key(Of::Block(*number)), Part::Bytes(part.clone()));
+            *block = Some(part);
+        }
+        Ok(blocks.into_iter().flatten().collect())
     }
 
     /// Parts of the file, from memory as far as they are there.
@@ -353,6 +431,55 @@ impl Remote {
         };
         let parts: Option<Vec<Bytes>> = wanted.iter().map(part).collect();
         parts.ok_or_else(|| StoreError::new(&format!("{} is shorter than it was", self.name)))
+    }
+}
+
+/// The numbers of the blocks that have these bytes.
+fn blocks_of(range: &Range<u64>) -> Range<u64> {
+    range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)
+}
+
+fn unreachable(error: impl fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::HostUnreachable, error.to_string())
+}
+
+/// A file for one read, with the blocks that it needs, whatever becomes of them in the cache.
+#[derive(Debug)]
+struct Prepared {
+    remote: Remote,
+    /// By number.
+    blocks: HashMap<u64, Bytes>,
+}
+
+impl ReadAt for Prepared {
+    fn len(&self) -> u64 {
+        self.remote.len()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.remote.read_with(&self.blocks, offset, len)
+    }
+}
+
+impl ReadAt for Remote {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.read_with(&HashMap::new(), offset, len)
+    }
+
+    fn prepare(&self, ranges: &[Range<u64>]) -> io::Result<Option<Arc<dyn ReadAt>>> {
+        let mut numbers: Vec<u64> = ranges.iter().flat_map(blocks_of).collect();
+        numbers.dedup();
+        let blocks = self.blocks(&numbers).map_err(unreachable)?;
+        let blocks = numbers.into_iter().zip(blocks).collect();
+        Ok(Some(Arc::new(Prepared { remote: self.clone(), blocks })))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 }
 

@@ -52,31 +52,59 @@ fn join(known: &mut Vec<Value>, added: Vec<Value>, path: &str) -> Result<(), Str
     Ok(())
 }
 
-fn fields_of(schema: &Schema) -> Vec<Value> {
-    let mut fields = vec![field(&schema.time, json!("timestamp"))];
-    if let (Some(meta), Some(ty)) = (&schema.meta, &schema.meta_type) {
-        fields.push(field(meta, type_of(ty)));
+/// The first object without members in a field: Parquet has no column for it.
+fn without_members(name: &str, ty: &FieldType) -> Option<String> {
+    match ty {
+        FieldType::Object(members) if members.is_empty() => Some(name.to_owned()),
+        FieldType::Object(members) => {
+            members.iter().find_map(|(member, ty)| without_members(&format!("{name}.{member}"), ty))
+        }
+        FieldType::List(item) => without_members(name, item),
+        _ => None,
     }
-    fields.extend(schema.fields.iter().map(|(name, ty)| field(name, type_of(ty))));
-    fields
+}
+
+/// Whether a file can have rows with these fields.
+///
+/// # Errors
+/// The first object without members, in words for people.
+pub(crate) fn check(schema: &Schema) -> Result<(), String> {
+    let meta = schema.meta.iter().zip(&schema.meta_type);
+    let fields = schema.fields.iter().map(|(name, ty)| (name, ty));
+    match meta.chain(fields).find_map(|(name, ty)| without_members(name, ty)) {
+        Some(path) => Err(format!("field '{path}' is an object without members, which a table cannot have")),
+        None => Ok(()),
+    }
+}
+
+fn fields_of(schema: &Schema) -> Vec<Value> {
+    let meta = schema.meta.iter().zip(&schema.meta_type);
+    let others = meta.chain(schema.fields.iter().map(|(name, ty)| (name, ty)));
+    let others = others.filter_map(|(name, ty)| Some(field(name, type_of(ty)?)));
+    std::iter::once(field(&schema.time, json!("timestamp"))).chain(others).collect()
 }
 
 fn field(name: &str, ty: Value) -> Value {
     json!({"name": name, "type": ty, "nullable": true, "metadata": {}})
 }
 
-fn type_of(ty: &FieldType) -> Value {
-    match ty {
+/// A type without objects that have no members; `None` if nothing is left.
+fn type_of(ty: &FieldType) -> Option<Value> {
+    Some(match ty {
         FieldType::Unknown | FieldType::Bool => json!("boolean"),
         FieldType::Int64 => json!("long"),
         FieldType::Double => json!("double"),
         FieldType::String => json!("string"),
         FieldType::Timestamp => json!("timestamp"),
         FieldType::Binary => json!("binary"),
-        FieldType::List(item) => json!({"type": "array", "elementType": type_of(item), "containsNull": true}),
+        FieldType::List(item) => json!({"type": "array", "elementType": type_of(item)?, "containsNull": true}),
         FieldType::Object(members) => {
-            let fields: Vec<Value> = members.iter().map(|(name, ty)| field(name, type_of(ty))).collect();
+            let members = members.iter().filter_map(|(name, ty)| Some(field(name, type_of(ty)?)));
+            let fields: Vec<Value> = members.collect();
+            if fields.is_empty() {
+                return None;
+            }
             json!({"type": "struct", "fields": fields})
         }
-    }
+    })
 }

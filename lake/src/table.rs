@@ -1,19 +1,18 @@
 //! A table at a place: the log and the files.
 
 use crate::checkpoint;
-use crate::file::{encode, hex};
+use crate::file::{hex, of_segment};
 use crate::log::{Log, name_of, owned_by};
 use crate::publish::{Uploads, newest, published_by, version_of};
-use crate::reader::{FileCache, read};
-use crate::schema::joined;
+use crate::reader::{FileCache, open, read};
+use crate::schema::{check, joined};
 use crate::store::{Store, StoreError};
 use crate::views::views;
-use arrow::array::RecordBatch;
 use bytes::Bytes;
-use ebbtide::buckets::Schema;
+use ebbtide::buckets::{EncodedSegment, ReadAt, Schema};
 use ebbtide::{
-    ArchiveClaim, ArchiveClaimed, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead, ArchivedBatches, ArchivedFile,
-    Publication, PublishedVersion, SinkError,
+    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead,
+    ArchivedBatches, ArchivedFile, Publication, PublishedVersion, SinkError,
 };
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -196,15 +195,23 @@ impl ArchivePlace for Table {
         }
     }
 
-    fn encode(
+    fn check(&self, schema: &Schema) -> Result<(), SinkError> {
+        let joins = || joined(self.log.lock().schema.as_deref(), schema);
+        check(schema).and_then(|()| joins()).map_err(|what| self.error(&what))?;
+        Ok(())
+    }
+
+    fn has_types_of(&self, schema: &Schema) -> bool {
+        joined(self.log.lock().schema.as_deref(), schema).is_ok()
+    }
+
+    fn file(
         &self,
         number: ArchiveNumber,
         schema: &Arc<Schema>,
-        rows: &[RecordBatch],
+        segment: EncodedSegment,
     ) -> Result<ArchiveFile, SinkError> {
-        // What the table cannot have is not uploaded.
-        joined(self.log.lock().schema.as_deref(), schema).map_err(|what| self.error(&what))?;
-        encode(number, schema, rows)
+        of_segment(number, schema, segment)
     }
 
     fn upload(&self, file: &ArchiveFile) -> Result<(), SinkError> {
@@ -267,6 +274,10 @@ impl ArchivePlace for Table {
         let mut log = self.log.lock();
         self.refresh(&mut log, Some(version))?;
         Ok(log.files(version))
+    }
+
+    fn open(&self, file: &ArchivedFile, fetched: Arc<ArchiveFetched>) -> Result<Arc<dyn ReadAt>, SinkError> {
+        Ok(open((&self.url, Arc::clone(&self.store), Arc::clone(&self.cache)), file, fetched))
     }
 
     fn read(&self, file: &ArchivedFile, request: &ArchiveRead) -> Result<ArchivedBatches, SinkError> {

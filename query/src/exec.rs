@@ -320,6 +320,7 @@ impl ExecutionPlan for BucketScanExec {
             hidden.add(usize::try_from(rows).unwrap_or(usize::MAX));
         };
         let (schema, limit) = (Arc::clone(&self.schema), self.limit);
+        let counted_at_end = CountedAtEnd { spec: Arc::clone(&self.spec), metrics: self.metrics.clone() };
         let mut batches = std::iter::once_with(units).flat_map(move |units| -> Box<dyn Iterator<Item = _> + Send> {
             match units {
                 Ok(units) => Box::new(batches_of_units(units, Arc::clone(&schema), limit, hidden.clone())),
@@ -327,6 +328,7 @@ impl ExecutionPlan for BucketScanExec {
             }
         });
         let mut counted = std::iter::from_fn(move || {
+            let _ = &counted_at_end;
             let timer = baseline.elapsed_compute().timer();
             let next = batches.next();
             timer.done();
@@ -363,6 +365,18 @@ impl ExecutionPlan for BucketScanExec {
             None => StatsPrecision::Inexact(rows),
         };
         Ok(Arc::new(statistics))
+    }
+}
+
+/// Counts what was fetched of archives when a part of a scan ends, wherever that is.
+struct CountedAtEnd {
+    spec: Arc<ScanSpec>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl Drop for CountedAtEnd {
+    fn drop(&mut self) {
+        self.spec.count_fetched(&self.metrics);
     }
 }
 

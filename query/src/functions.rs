@@ -63,7 +63,7 @@ pub(crate) use rollup::computes_at_once;
 pub(crate) use totals::beyond as whole_sum_beyond;
 
 /// Names of the table functions.
-pub const TABLE_FUNCTIONS: [&str; 4] = ["archived", "expired", "latest", "rollup"];
+pub const TABLE_FUNCTIONS: [&str; 5] = ["archived", "expired", "latest", "latest_archived", "rollup"];
 
 /// Rules that move the access to members of objects closer to the scan. Here a scan reads whole columns, so they gain
 /// nothing; and plans with several tables or nested groups fail after them because columns are not found or ambiguous.
@@ -143,6 +143,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     context.register_udtf("archived", Arc::new(archived::Archived));
     context.register_udtf("expired", Arc::new(expired::Expired));
     context.register_udtf("latest", Arc::new(latest::Latest));
+    context.register_udtf("latest_archived", Arc::new(latest::LatestArchived));
     context.register_udtf("rollup", Arc::new(rollup::Rollup));
     Ok(())
 }

@@ -14,7 +14,6 @@ use crate::engine_aggregate::{AnswerAggregates, aggregated_scan};
 use crate::functions::{Planner, computes_at_once, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
-use crate::scan_spec::collection_in;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
@@ -204,8 +203,9 @@ fn has_few_buckets(plan: &LogicalPlan, context: &StatementContext) -> Result<boo
     plan.apply(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             let provider = source_as_provider(&scan.source)?;
-            let table = provider.downcast_ref::<CollectionTable>();
-            let snapshot = table.map(|table| collection_in(context.snapshot(), &table.planned.name)).transpose()?;
+            // Reading little of an archive takes long too, if it has to be fetched.
+            let table = provider.downcast_ref::<CollectionTable>().filter(|table| !table.planned.is_archived());
+            let snapshot = table.map(|table| table.planned.in_snapshot(context.snapshot())).transpose()?;
             let of_segments = snapshot.map(|snapshot| snapshot.segments().iter().map(|one| one.buckets).sum());
             buckets = buckets.saturating_add(of_segments.unwrap_or(u64::MAX));
         }

@@ -9,7 +9,7 @@ use crate::dml::DeleteSink;
 use crate::error::external;
 use crate::exec::BucketScanExec;
 use crate::named_columns::NamedColumns;
-use crate::scan_spec::{PlannedCollection, ScanSpec, collection_in};
+use crate::scan_spec::{PlannedCollection, ScanSpec};
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
@@ -41,7 +41,7 @@ impl CollectionTable {
         filters: &[Expr],
     ) -> Result<ScanSpec> {
         let context = StatementContext::of(state.config())?;
-        let snapshot = collection_in(context.snapshot(), &self.planned.name)?;
+        let snapshot = self.planned.in_snapshot(context.snapshot())?;
         ScanSpec::new(&self.planned, snapshot, state, projection, filters)
     }
 
@@ -117,7 +117,7 @@ impl CollectionTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         #[cfg(feature = "workers")]
-        if StatementContext::of(state.config())?.workers().is_some() {
+        if StatementContext::of(state.config())?.workers().is_some() && !self.planned.is_archived() {
             let reads = crate::workers::Reads::Visible;
             return crate::workers::shared_scan(self, reads, state, (projection, filters), limit);
         }

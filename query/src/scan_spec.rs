@@ -5,13 +5,15 @@ use crate::named_columns::NamedColumns;
 use crate::pushdown::PushdownRules;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::Expr;
-use ebbtide::{CollectionSnapshot, ScanRequest, TimeRange};
-use ebbtide_buckets::Schema;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use ebbtide::{ArchiveFetched, CollectionSnapshot, ScanRequest, TimeRange};
+use ebbtide_buckets::{Schema, to_usize};
 use ebbtide_ttl::{Cutoff, ExpiryMode, Timestamp};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A scan of a collection, or the input of an aggregate.
 #[derive(Debug)]
@@ -22,6 +24,34 @@ pub(crate) struct ScanSpec {
     pub(crate) request: ScanRequest,
     /// The condition on metas, as EXPLAIN shows it.
     pub(crate) metas: Option<String>,
+    /// What had been fetched of archives when it was made, if it reads them.
+    fetched: Option<ArchiveUse>,
+}
+
+/// What a statement fetches of archives: what all do, from its beginning to its end.
+#[derive(Debug)]
+struct ArchiveUse {
+    all: Arc<ArchiveFetched>,
+    counted: [AtomicU64; 3],
+}
+
+impl ArchiveUse {
+    fn new(all: &Arc<ArchiveFetched>) -> ArchiveUse {
+        ArchiveUse { all: Arc::clone(all), counted: ArchiveUse::now(all).map(AtomicU64::new) }
+    }
+
+    fn now(all: &ArchiveFetched) -> [u64; 3] {
+        [all.requests(), all.bytes(), all.cached_bytes()]
+    }
+
+    /// Adds what was fetched since the last call.
+    fn count(&self, metrics: &ExecutionPlanMetricsSet) {
+        let names = ["archive_requests", "archive_bytes_fetched", "archive_bytes_cached"];
+        for ((name, now), counted) in names.into_iter().zip(ArchiveUse::now(&self.all)).zip(&self.counted) {
+            let before = counted.fetch_max(now, Ordering::Relaxed);
+            MetricBuilder::new(metrics).global_counter(name).add(to_usize(now.saturating_sub(before)));
+        }
+    }
 }
 
 /// The collection that a plan reads, as it was when the plan was made.
@@ -31,13 +61,37 @@ pub(crate) struct PlannedCollection {
     pub(crate) schema: Arc<Schema>,
     /// The columns that plans may use: all of them ([`table_schema`]), or those that the statement names.
     pub(crate) arrow: SchemaRef,
+    archived: bool,
 }
 
 impl PlannedCollection {
     pub(crate) fn new(snapshot: &CollectionSnapshot, named: Option<&NamedColumns>) -> Self {
         let schema = Arc::clone(snapshot.schema());
         let arrow = with_meta(&schema, schema.arrow_of(|field| named.is_none_or(|named| named.contains(field))));
-        PlannedCollection { name: snapshot.name().to_owned(), arrow, schema }
+        PlannedCollection { name: snapshot.name().to_owned(), arrow, schema, archived: snapshot.fetched().is_some() }
+    }
+
+    /// The collection in a snapshot that may be newer than the plan; an error if it no longer exists.
+    pub(crate) fn in_snapshot(&self, snapshot: &ebbtide::Snapshot) -> Result<CollectionSnapshot> {
+        let collection = collection_in(snapshot, &self.name)?;
+        if !self.archived {
+            return Ok(collection);
+        }
+        let name = &self.name;
+        if collection.archives().is_empty() {
+            return exec_err!("collection '{name}' has no archive any more");
+        }
+        let archived = collection.archived_collection().map_err(external)?;
+        archived.ok_or_else(|| {
+            exec_datafusion_err!(
+                "the archives of '{name}' have changed since the statement was prepared: prepare it in another session"
+            )
+        })
+    }
+
+    /// Whether it is what has expired of the collection, in its archives.
+    pub(crate) fn is_archived(&self) -> bool {
+        self.archived
     }
 
     pub(crate) fn rules(&self) -> PushdownRules<'_> {
@@ -84,7 +138,13 @@ impl ScanSpec {
         };
         let metas = pushed.meta.as_ref().map(|meta| meta.text.clone());
         let request = ScanRequest { meta: pushed.meta.map(|m| m as Arc<dyn ebbtide::MetaFilter>), ..request };
-        Ok(ScanSpec { snapshot, schema, request, metas })
+        let fetched = snapshot.fetched().map(ArchiveUse::new);
+        Ok(ScanSpec { snapshot, schema, request, metas, fetched })
+    }
+
+    /// Counts what was fetched of archives, if it reads them.
+    pub(crate) fn count_fetched(&self, metrics: &ExecutionPlanMetricsSet) {
+        self.fetched.iter().for_each(|fetched| fetched.count(metrics));
     }
 
     /// The collection, the instant, and what each rule hides: `collection=w, now=..., hides=[collection: t <= ...]`.
@@ -92,7 +152,9 @@ impl ScanSpec {
         let snapshot = &self.snapshot;
         let mut text = format!("collection={}, now={}", snapshot.name(), snapshot.now());
         let cuts = cutoffs(snapshot);
-        if let Some(count) = snapshot.suspended() {
+        if snapshot.fetched().is_some() {
+            text.push_str(", what has expired");
+        } else if let Some(count) = snapshot.suspended() {
             text.push_str(&format!(", expiry=suspended by {count} measurements out of range"));
         } else if snapshot.options().expiry == ExpiryMode::Bucket {
             text.push_str(", expiry=bucket, hides=[]");

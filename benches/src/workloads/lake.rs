@@ -3,15 +3,15 @@
 use super::Plan;
 use super::weather::{NAMES, questions};
 use crate::Result;
-use crate::folder::bytes_of;
+use crate::folder::{bytes_of, files_of};
 use crate::measure::{Stopwatch, progress, timed};
 use crate::query::NamedSeries;
 use crate::question::Summary;
 use crate::report::Report;
 use crate::sql::Sql;
-use crate::tsbs::{Cpu, START_MS, STEP_MS};
+use crate::tsbs::{Cpu, Random, START_MS, STEP_MS};
 use crate::weather::Weather;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray};
 use ebbtide::ttl::{Granularity, SystemClock, Timestamp, VirtualClock};
 use ebbtide::{Builder, CollectionOptions, Database, ScanRequest, Settings, ShipOptions, TimeRange};
 use ebbtide_lake::Lake;
@@ -34,12 +34,19 @@ const LONG: usize = 70;
 /// Measurements a second while the lag is taken.
 const LAG_RATE: usize = 100_000;
 const LAG_SECONDS: usize = 20;
+/// What a restore is measured with: half a gigabyte of doubles.
+const NOISE_BATCHES: usize = 800;
+const NOISE_ROWS: usize = 10_000;
+const NOISE_FIELDS: usize = 8;
 
 pub(super) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("lake", &Settings::default());
     report.say(format!("TSBS cpu-only, {HOSTS} hosts; copies and tables in a folder of the same disk"));
     if plan.wants("ship") {
         ship(plan, &mut report)?;
+    }
+    if plan.wants("restore") {
+        restore(plan, &mut report)?;
     }
     if plan.wants("lag") {
         lag(&mut report)?;
@@ -78,8 +85,7 @@ fn queries(plan: &Plan, report: &mut Report) -> Result<()> {
     };
     for (name, question) in questions(&weather) {
         let text = question.sql(NAMES);
-        // There is no function for last points of an archive.
-        let newest = "(SELECT DISTINCT ON (station) * FROM archived('moved') ORDER BY station, time DESC)";
+        let newest = "latest_archived('moved')";
         let over_archive = text.replace("latest('weather')", newest).replace("FROM weather", "FROM archived('moved')");
         let expected = Summary::of(&sql.run(&text)?);
         let found = Summary::of(&sql.run(&over_archive)?);
@@ -197,6 +203,64 @@ fn ship(plan: &Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// A restore of measurements that cannot be compressed, beside a copy of the store's files to the same disk. Half a gigabyte for each
+/// unit of scale.
+#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+fn restore(plan: &Plan, report: &mut Report) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let db = builder(folder.path(), "db").open()?;
+    let collection = db.create_collection("noise", CollectionOptions::new("time"))?;
+    for batch in 0..NOISE_BATCHES * plan.scale {
+        collection.insert(&noise(batch)?)?;
+    }
+    db.flush()?;
+    let place = url(folder.path(), "copy");
+    let shipping = db.ship(&place, ShipOptions::default())?;
+    shipping.ship_now()?;
+    drop((shipping, collection, db));
+    let (mut restored, mut copied) = (Vec::new(), Vec::new());
+    for _ in 0..plan.runs {
+        let run = tempfile::tempdir()?;
+        let (took, _) = timed(|| Ok(builder(run.path(), "restored").restore(&place, None)?))?;
+        let bytes = bytes_of(&run.path().join("restored"), |name| name.ends_with(".parquet"))?;
+        restored.push(bytes as f64 / took / 1e6);
+        let (took, bytes) = timed(|| copied_to(&folder.path().join("copy"), &run.path().join("plain")))?;
+        copied.push(bytes as f64 / took / 1e6);
+    }
+    let ratios: Vec<f64> = restored.iter().zip(&copied).map(|(restored, copied)| restored / copied).collect();
+    report.add("restore", "MB/s", &restored, "of segments that cannot be compressed, from a folder");
+    report.add("copy of the same files", "MB/s", &copied, "one after the other, each with a sync");
+    report.add("restore: of the copy", "x", &ratios, "target 0.7");
+    Ok(())
+}
+
+/// Measurements with fields of random bits.
+fn noise(batch: usize) -> Result<RecordBatch> {
+    let mut random = Random::new(batch as u64);
+    let first = START_MS + i64::try_from(batch * NOISE_ROWS)?;
+    let times: Vec<i64> = (first..).take(NOISE_ROWS).collect();
+    let mut columns: Vec<(String, ArrayRef)> =
+        vec![("time".to_owned(), Arc::new(TimestampMillisecondArray::from(times)))];
+    for field in 0..NOISE_FIELDS {
+        let values = (0..NOISE_ROWS).map(|_| f64::from_bits(random.bits() >> 12 | 1.0_f64.to_bits()));
+        columns.push((format!("f{field}"), Arc::new(Float64Array::from_iter_values(values))));
+    }
+    Ok(RecordBatch::try_from_iter(columns)?)
+}
+
+/// Copies files as a program without Ebbtide would, and returns their bytes.
+#[expect(clippy::disallowed_methods, reason = "the disk itself is measured")]
+fn copied_to(from: &Path, to: &Path) -> Result<u64> {
+    std::fs::create_dir_all(to)?;
+    let mut bytes = 0;
+    for (number, path) in files_of(from, &|_| true)?.into_keys().enumerate() {
+        let mut copy = std::fs::File::create(to.join(number.to_string()))?;
+        bytes += std::io::copy(&mut std::fs::File::open(path)?, &mut copy)?;
+        copy.sync_all()?;
+    }
+    Ok(bytes)
+}
+
 /// How long after its acknowledgement a measurement is in the copy, at a constant rate.
 #[expect(clippy::disallowed_methods, reason = "the rate is by the wall clock")]
 #[expect(
@@ -273,14 +337,14 @@ fn archive(plan: &Plan, report: &mut Report) -> Result<()> {
         ..ScanRequest::default()
     };
     let (took, (rows, fetched)) = timed(|| {
-        let scan = snapshot.archived(&request)?;
+        let collection = snapshot.archived_collection()?.ok_or("the archive has files that are no segments")?;
         let mut rows = 0;
-        for unit in &scan.units {
+        for unit in collection.scan(&request)? {
             for batch in unit.read()? {
                 rows += batch?.num_rows();
             }
         }
-        Ok((rows, scan.fetched.bytes()))
+        Ok((rows, collection.fetched().map_or(0, |fetched| fetched.bytes())))
     })?;
     report.add("archive: a series' day", "ms", &[took * 1e3], format!("{rows} rows of {days} days, {stored} bytes"));
     report.add("archive: bytes fetched", "%", &[100.0 * fetched as f64 / stored], "target 3");

@@ -5,10 +5,11 @@
 //! a type that can hold all values of the earlier segments.
 
 use super::decimals::{DIGITS_MAX, Decimals, NARROW_DIGITS, SCALE_MAX, valid_runs, whole_digits};
-use crate::schema::FieldType;
+use crate::schema::{FieldType, Schema};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The type of a column, or of a part of one, in segment files: what decides the type, and what is needed to widen it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,6 +253,17 @@ pub struct FileTypes {
 }
 
 impl FileTypes {
+    /// The types that values have in memory: each double is stored as a double, not as a decimal.
+    #[must_use]
+    pub fn plain(schema: &Schema) -> FileTypes {
+        let arrow = schema.arrow();
+        let column = |field: &Arc<Field>| {
+            let ty = schema.field_type(field.name())?;
+            Some((field.name().clone(), FileType::of_stored(ty, field.data_type())))
+        };
+        FileTypes { columns: arrow.fields().iter().filter_map(column).collect(), ..FileTypes::default() }
+    }
+
     /// The generation of these types: 0 at first.
     #[must_use]
     pub fn generation(&self) -> u32 {

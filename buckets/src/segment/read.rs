@@ -21,6 +21,7 @@ use crate::schema::{FieldType, Schema};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
+use bytes::Bytes;
 use cached::CachedBatches;
 use data::Checked;
 use parquet::arrow::ProjectionMask;
@@ -170,6 +171,27 @@ impl SegmentReader {
             Some((field.name().clone(), FileType::of_stored(ty, field.data_type())))
         });
         types.widened_by(&found.collect::<Vec<_>>())
+    }
+
+    /// Whether the columns of the file are those of `schema`, each with the type that its values have in memory.
+    #[must_use]
+    pub fn has_plain_columns(&self, schema: &Schema) -> bool {
+        let (stored, wanted) = (self.0.metadata.schema(), schema.arrow());
+        let is_same = |(stored, wanted): (&Arc<Field>, &Arc<Field>)| {
+            stored.name() == wanted.name() && stored.data_type() == wanted.data_type()
+        };
+        stored.fields().len() == wanted.fields().len() && stored.fields().iter().zip(wanted.fields()).all(is_same)
+    }
+
+    /// The bytes of the file, all of which are compared with their checksums.
+    ///
+    /// # Errors
+    /// Damage, or if the file cannot be read.
+    pub fn bytes(&self) -> Result<Bytes, SegmentError> {
+        let file = &self.0.file;
+        let bytes = file.read_at(0, to_usize(file.len())).map_err(|e| SegmentError::unread(self.name(), 0, &e))?;
+        SegmentReader::open(Arc::new(bytes.clone()), self.name())?.verify()?;
+        Ok(bytes)
     }
 
     /// The first column that has another type in the file than in `types`.
@@ -362,8 +384,9 @@ impl SegmentReader {
         if roots.len() != present.len() {
             return Err(SegmentError::new(&inner.name, inner.data_end, "a column of its schema is not in the file"));
         }
+        let prepared = inner.prepare(&roots, ranges)?;
         let (groups, selection) = select(inner.metadata.metadata(), ranges);
-        let file = Checked { inner: inner.clone(), failed: failed.clone() };
+        let file = Checked { inner: inner.clone(), file: prepared, failed: failed.clone() };
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, inner.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
         let builder = builder.with_projection(mask).with_row_groups(groups).with_row_selection(selection);
@@ -387,7 +410,11 @@ impl SegmentReader {
     }
 }
 
-fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, ParquetError> {
+/// What a reader needs to decode a file with the types that values have in memory, as far as its own types are those.
+///
+/// # Errors
+/// If the types of the file have no such form.
+pub fn arrow_metadata(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata, ParquetError> {
     let metadata = Arc::new(metadata);
     let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let inferred = ArrowReaderMetadata::try_new(metadata.clone(), plain)?;

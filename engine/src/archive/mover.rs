@@ -8,17 +8,18 @@ use super::{
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hand_off::planned::{Group, Handed, Planned, due, plan_moves};
+use crate::segment::row_number;
 use crate::state::CollectionState;
 use crate::sweep::drop_edit::{DropEdit, record_by_size, record_of};
 use crate::sweep::plan::item::Item;
-use ebbtide_buckets::{Schema, adapt, times as times_of, value_at};
+use ebbtide_buckets::{EncodedSegment, FileTypes, Schema, SealRun, Sealer, adapt, times as times_of, value_at};
 use ebbtide_ttl::{Code, Cutoff, Timestamp, Value, Visit};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Buckets and rows that are moved with one commit, about.
 const BUCKETS_MAX: usize = 1 << 16;
-const ROWS_MAX: u64 = 1 << 20;
+const ROWS_MAX: u64 = 1 << 19;
 
 /// What stops a pass: a fault of this database, or a refusal of the place, after which everything stays as it is.
 enum Stopped {
@@ -110,13 +111,13 @@ struct Mover<'a> {
 impl Mover<'_> {
     /// `planned` is what is due of the collection, as long as nothing has changed since.
     fn run(&self, planned: &mut Option<Group>, handed: &mut Handed) -> Result<(), Stopped> {
-        let mut place = None;
-        loop {
+        let mut opened = None;
+        let refused = loop {
             let group = match planned.take() {
                 Some(group) => group,
                 None => match plan_moves(self.engine, self.id, self.now, self.leave_a_core)? {
                     Some(group) => group,
-                    None => break,
+                    None => break None,
                 },
             };
             handed.held = group.held;
@@ -129,9 +130,9 @@ impl Mover<'_> {
             let (is_known, has_intent) = (record.version.is_some(), record.intent.is_some());
             if !has_intent && !group.buckets.iter().any(|bucket| bucket.into.as_deref() == Some(self.url)) {
                 *planned = Some(group);
-                break;
+                break None;
             }
-            let place = self.opened(&mut place)?;
+            let place = self.opened(&mut opened)?;
             if !is_known || self.slot.of(self.url).owner.is_none() {
                 self.claim(place.as_ref(), false, &mut handed.dropped)?;
                 continue;
@@ -140,11 +141,16 @@ impl Mover<'_> {
                 self.take_back(place.as_ref())?;
                 continue;
             }
-            if !self.move_some(place.as_ref(), group, &mut handed.dropped)? {
-                break;
+            // What the table cannot have is not uploaded, and what was kept for long enough is removed all the same.
+            if let Err(refused) = place.check(&group.collection.schema) {
+                break Some(refused);
             }
-        }
-        self.remove_old(&mut place, &mut handed.dropped)
+            if !self.move_some(place.as_ref(), group, &mut handed.dropped)? {
+                break None;
+            }
+        };
+        self.remove_old(&mut opened, &mut handed.dropped)?;
+        refused.map_or(Ok(()), |refused| Err(there(refused)))
     }
 
     fn opened<'p>(&self, place: &'p mut Option<Arc<dyn ArchivePlace>>) -> Result<&'p Arc<dyn ArchivePlace>, Stopped> {
@@ -288,13 +294,8 @@ impl Mover<'_> {
     fn move_some(&self, place: &dyn ArchivePlace, group: Group, dropped: &mut Visit) -> Result<bool, Stopped> {
         let (collection, buckets) = first_of_one_rule(group, self.url);
         let Some(rule) = buckets.first().map(|planned| planned.rule.clone()) else { return Ok(false) };
-        let mut batches = Vec::with_capacity(buckets.len());
-        for planned in &buckets {
-            batches.push(planned.rows(&collection)?);
-        }
         let number = self.number();
-        let file = place.encode(number, &collection.schema, &batches).map_err(there)?;
-        drop(batches);
+        let file = place.file(number, &collection.schema, segment_of(&collection, &buckets)?).map_err(there)?;
         let intent = intent_of(&file, &buckets, rule);
         let owner = {
             let _maintenance = self.engine.maintenance.lock();
@@ -409,18 +410,39 @@ fn remove_unneeded(place: &dyn ArchivePlace, file: &str) {
 
 fn first_of_one_rule(group: Group, url: &str) -> (Arc<CollectionState>, Vec<Planned>) {
     let Group { collection, buckets, .. } = group;
+    let mut buckets: Vec<Planned> =
+        buckets.into_iter().filter(|planned| planned.into.as_deref() == Some(url)).collect();
+    // A file has few windows of all series rather than all windows of few: most reads are of some time.
+    buckets.sort_by(|a, b| (a.id.window, &a.id.meta).cmp(&(b.id.window, &b.id.meta)));
     let mut rows = 0;
     let mut chosen: Vec<Planned> = Vec::new();
-    for planned in buckets.into_iter().filter(|planned| planned.into.as_deref() == Some(url)).take(BUCKETS_MAX) {
-        if rows > 0 && (rows + planned.bucket.rows > ROWS_MAX || chosen[0].rule != planned.rule) {
+    for planned in buckets {
+        if chosen.first().is_some_and(|first| first.rule != planned.rule) {
             continue;
+        }
+        if chosen.len() == BUCKETS_MAX || (rows > 0 && rows + planned.bucket.rows > ROWS_MAX) {
+            break;
         }
         rows += planned.bucket.rows;
         chosen.push(planned);
     }
     // The rows of a series lie together, so that a reader fetches few pages of the file.
-    chosen.sort_by(|a, b| (&a.id.meta, a.id.window.start).cmp(&(&b.id.meta, b.id.window.start)));
+    chosen.sort_by(|a, b| a.id.cmp(&b.id));
     (collection, chosen)
+}
+
+/// The measurements of buckets, which are in order, as a segment with the types that a table has.
+fn segment_of(collection: &CollectionState, buckets: &[Planned]) -> Result<EncodedSegment> {
+    let mut rows = Vec::with_capacity(buckets.len());
+    let mut runs = Vec::with_capacity(buckets.len());
+    for (piece, planned) in (0..).zip(buckets) {
+        let batch = planned.rows(collection)?;
+        let count = row_number(batch.num_rows() as u64);
+        runs.push(SealRun { id: planned.id.clone(), rows: (0..count).map(|row| (piece, row)).collect() });
+        rows.push(batch);
+    }
+    let schema = &collection.schema;
+    Ok(Sealer::new(schema, &FileTypes::plain(schema), &rows, &|| false)?.encode(&runs, &|| false)?)
 }
 
 fn intent_of(file: &ArchiveFile, buckets: &[Planned], rule: Option<(String, i64)>) -> Intent {

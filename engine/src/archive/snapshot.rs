@@ -129,7 +129,7 @@ impl CollectionSnapshot {
     }
 
     /// For each member that a request restricts, the values that it allows.
-    fn metas_of(&self, request: &ScanRequest) -> Vec<(Vec<String>, Vec<Value>)> {
+    pub(crate) fn metas_of(&self, request: &ScanRequest) -> Vec<(Vec<String>, Vec<Value>)> {
         let (Some(meta), Some(filter)) = (&self.schema().meta, &request.meta) else { return Vec::new() };
         let mut wanted = Vec::new();
         for (path, values) in filter.candidates() {
@@ -170,9 +170,14 @@ fn members(path: Vec<String>, value: &Value, wanted: &mut Vec<(Vec<String>, Vec<
 /// Whether a file may have rows of interest, by what the log of the archive says of it.
 fn may_have(file: &ArchivedFile, read: &ArchiveRead) -> bool {
     let (first, last) = read.times;
+    file.times.1 >= first && file.times.0 <= last && may_have_metas(&file.bounds, &read.metas)
+}
+
+/// Whether there may be metas of interest within bounds: for each path, one of the values.
+pub(crate) fn may_have_metas(bounds: &[ArchivedBounds], wanted: &[(Vec<String>, Vec<Value>)]) -> bool {
     let excludes = |(path, values): &(Vec<String>, Vec<Value>)| {
         let of_path = |bounds: &&ArchivedBounds| bounds.path == *path;
-        file.bounds.iter().filter(of_path).any(|bounds| values.iter().all(|value| bounds.excludes(value)))
+        bounds.iter().filter(of_path).any(|bounds| values.iter().all(|value| bounds.excludes(value)))
     };
-    file.times.1 >= first && file.times.0 <= last && !read.metas.iter().any(excludes)
+    !wanted.iter().any(excludes)
 }

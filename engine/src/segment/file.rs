@@ -23,6 +23,8 @@ pub(crate) trait Content: Debug + Clone + Send + Sync + Sized + 'static {
     /// The same with a cache for what is decoded, where that is kept by segment.
     fn with_cache(self, cache: &Arc<BlockCache>) -> Self;
     fn checksum(&self) -> u32;
+    /// Whether it has as much as is known of the file.
+    fn has(&self, meta: &Self::Meta) -> bool;
     fn memory_bytes(&self) -> usize;
 }
 
@@ -43,6 +45,11 @@ impl Content for SegmentReader {
 
     fn checksum(&self) -> u32 {
         SegmentReader::checksum(self)
+    }
+
+    fn has(&self, meta: &SegmentMeta) -> bool {
+        let directory = self.directory();
+        directory.row_count() == meta.rows && directory.bucket_count() as u64 == u64::from(meta.buckets)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -69,6 +76,10 @@ impl Content for KeyedReader {
         KeyedReader::checksum(self)
     }
 
+    fn has(&self, _: &KeyedMeta) -> bool {
+        true
+    }
+
     fn memory_bytes(&self) -> usize {
         KeyedReader::memory_bytes(self)
     }
@@ -88,6 +99,7 @@ pub(crate) struct SegmentFile<C: Content = SegmentReader> {
     reader: Mutex<Option<C>>,
     /// Keeps the content readable if another process unlinks the file.
     held: OnceLock<Arc<dyn ReadAt>>,
+    of_archive: bool,
     obsolete: AtomicBool,
 }
 
@@ -109,6 +121,30 @@ impl<C: Content> SegmentFile<C> {
             cache,
             reader: Mutex::new(None),
             held: OnceLock::new(),
+            of_archive: false,
+            obsolete: AtomicBool::new(false),
+        }
+    }
+
+    /// A file of an archive. It is never removed.
+    pub(crate) fn of_archive(
+        cache: Arc<SegmentCache>,
+        folder: Arc<SegmentFolder>,
+        (id, path): (u64, PathBuf),
+        meta: C::Meta,
+        content: Arc<dyn ReadAt>,
+    ) -> Self {
+        SegmentFile {
+            id,
+            generation: None,
+            path,
+            meta,
+            fs: Arc::clone(folder.fs()),
+            folder,
+            cache,
+            reader: Mutex::new(None),
+            held: OnceLock::from(content),
+            of_archive: true,
             obsolete: AtomicBool::new(false),
         }
     }
@@ -129,8 +165,13 @@ impl<C: Content> SegmentFile<C> {
         *reader = Some(opened.clone());
         drop(reader);
         let file: Weak<dyn OpenFile> = Arc::downgrade(self) as _;
-        self.cache.opened(file, opened.memory_bytes());
+        self.cache.opened(file, opened.memory_bytes(), self.of_archive);
         Ok(opened)
+    }
+
+    /// Whether the file is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.reader.lock().is_some()
     }
 
     /// As many bytes as the cache of columns can keep of one read.
@@ -157,6 +198,11 @@ impl<C: Content> SegmentFile<C> {
         let opened = C::open(file, &self.path.display().to_string())?;
         if opened.checksum() != checksum {
             let what = "the file is a segment, but not the one that the manifest names";
+            return Err(Error::corrupt(&self.path, 0, what));
+        }
+        if !opened.has(&self.meta) {
+            let what =
+                "the segment has another number of rows or buckets than the manifest, or the log of its archive, says";
             return Err(Error::corrupt(&self.path, 0, what));
         }
         Ok(opened)

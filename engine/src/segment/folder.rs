@@ -60,6 +60,10 @@ impl SegmentFolder {
         SegmentFolder { fs, path, name, marker: Mutex::default(), leaving, obsolete }
     }
 
+    pub(crate) fn fs(&self) -> &Arc<dyn Fs> {
+        &self.fs
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -26,8 +26,34 @@ pub(crate) struct SegmentCache {
 
 #[derive(Debug, Default)]
 struct Open {
+    /// Of this database.
+    local: Queue,
+    /// Of its archives.
+    archived: Queue,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
     files: VecDeque<(Weak<dyn OpenFile>, usize)>,
     bytes: usize,
+}
+
+impl Queue {
+    /// Leaves out files that nobody has any more.
+    fn forget_dropped(&mut self) {
+        self.files.retain(|(file, _)| file.strong_count() > 0);
+        self.bytes = self.files.iter().map(|(_, bytes)| bytes).sum();
+    }
+
+    /// Takes the oldest files while there are too many or too large ones; the newest one stays.
+    fn shrink(&mut self, files_max: usize, bytes_max: usize, closing: &mut Vec<Arc<dyn OpenFile>>) {
+        while self.files.len() > 1 && (self.files.len() > files_max || self.bytes > bytes_max) {
+            if let Some((oldest, bytes)) = self.files.pop_front() {
+                self.bytes -= bytes;
+                closing.extend(oldest.upgrade());
+            }
+        }
+    }
 }
 
 impl SegmentCache {
@@ -37,9 +63,9 @@ impl SegmentCache {
         SegmentCache { open: Mutex::default(), directory_bytes_max: half, columns: Arc::new(BlockCache::new(half)) }
     }
 
-    /// Segments that are held open.
+    /// Segments of this database that are held open.
     pub(crate) fn open_files(&self) -> u64 {
-        self.open.lock().files.iter().filter(|(file, _)| file.strong_count() > 0).count() as u64
+        self.open.lock().local.files.iter().filter(|(file, _)| file.strong_count() > 0).count() as u64
     }
 
     /// Bytes of directories and footers that are kept in memory.
@@ -52,23 +78,25 @@ impl SegmentCache {
         &self.columns
     }
 
-    /// Notes that `file` was opened, and closes the oldest files beyond the budget. Reads that are in progress continue.
-    pub(crate) fn opened(&self, file: Weak<dyn OpenFile>, bytes: usize) {
+    /// Notes that `file` was opened, and closes the oldest files beyond the budget. Reads that are in progress continue. Files of
+    /// archives have no handle, and at most half of the bytes.
+    pub(crate) fn opened(&self, file: Weak<dyn OpenFile>, bytes: usize, of_archive: bool) {
         let mut closing = Vec::new();
         {
             let mut open = self.open.lock();
-            open.files.push_back((file, bytes));
-            open.bytes += bytes;
-            while open.files.len() > 1
-                && (open.files.len() > OPEN_SEGMENTS_MAX || open.bytes > self.directory_bytes_max)
-            {
-                if let Some((oldest, bytes)) = open.files.pop_front() {
-                    open.bytes -= bytes;
-                    closing.extend(oldest.upgrade());
-                }
-            }
+            let Open { local, archived } = &mut *open;
+            archived.forget_dropped();
+            let queue = if of_archive { &mut *archived } else { &mut *local };
+            queue.files.push_back((file, bytes));
+            queue.bytes += bytes;
+            archived.shrink(usize::MAX, self.directory_bytes_max / 2, &mut closing);
+            let for_archives = archived.bytes.min(self.directory_bytes_max / 2);
+            local.shrink(OPEN_SEGMENTS_MAX, self.directory_bytes_max - for_archives, &mut closing);
         }
         // Outside of the lock, since dropping the last owner of an obsolete segment unlinks its file.
         closing.iter().for_each(|file| file.close());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Rows read at a time.
 const BATCH_ROWS: usize = 8192;
+/// After this many segments, those that no longer have the newest row of any meta are released, with their directories.
+const RELEASED_EVERY: usize = 64;
 
 /// The place of the newest row of a meta so far.
 #[derive(Clone, Copy)]
@@ -54,6 +56,13 @@ impl Newest {
             *best = Some(candidate);
         }
     }
+
+    /// Releases segments that have none of the rows.
+    fn release(&self, sealed: &mut [Option<Sealed<'_>>]) {
+        let mut has_rows = vec![false; sealed.len()];
+        self.best.iter().flatten().for_each(|best| has_rows[best.source as usize] = true);
+        sealed.iter_mut().zip(has_rows).filter(|(_, has_rows)| !has_rows).for_each(|(sealed, _)| *sealed = None);
+    }
 }
 
 struct Sealed<'a> {
@@ -73,17 +82,22 @@ impl CollectionSnapshot {
         let request = ScanRequest { bounds: Vec::new(), ..request.clone() };
         let mut scan = BucketSelector::new(self, &request);
         let mut newest = Newest::default();
-        let mut sealed: Vec<Sealed<'_>> = Vec::new();
+        let mut sealed: Vec<Option<Sealed<'_>>> = Vec::new();
         let mut numbers: Vec<u32> = Vec::new();
         for segment in self.state.segments.values() {
             let Some((reader, found)) = scan.select(segment)?.filter(|(_, found)| !found.is_empty()) else { continue };
-            let same = sealed.last().is_some_and(|s| s.reader.directory().same_metas(reader.directory()));
+            let before = sealed.last().and_then(Option::as_ref);
+            let same = before.is_some_and(|s| s.reader.directory().same_metas(reader.directory()));
             if !same {
                 numbers = vec![u32::MAX; reader.directory().meta_count()];
             }
             let source = to_number(sealed.len());
-            sealed.push(Sealed { segment, reader });
-            offer_sealed(&sealed[source as usize], source, &found, &mut numbers, &mut newest)?;
+            if sealed.len().is_multiple_of(RELEASED_EVERY) {
+                newest.release(&mut sealed);
+            }
+            let of_segment = Sealed { segment, reader };
+            offer_sealed(&of_segment, source, &found, &mut numbers, &mut newest)?;
+            sealed.push(Some(of_segment));
         }
         let mut chunks: Vec<&Arc<Chunk>> = Vec::new();
         for chunk in self.state.memtable.chunks() {
@@ -104,7 +118,7 @@ impl CollectionSnapshot {
         &self,
         columns: &[String],
         newest: &Newest,
-        sealed: &[Sealed<'_>],
+        sealed: &[Option<Sealed<'_>>],
         chunks: &[&Arc<Chunk>],
     ) -> Result<RecordBatch> {
         let schema = &self.state.schema;
@@ -120,8 +134,9 @@ impl CollectionSnapshot {
         for (source, mut picks) in by_source.into_iter().enumerate().filter(|(_, picks)| !picks.is_empty()) {
             picks.sort_unstable_by_key(|(best, _)| best.row);
             numbers.extend(picks.iter().map(|(_, number)| *number));
-            let batch = match sealed.get(source) {
-                Some(sealed) => rows_of(sealed, &target, schema, &picks, &newest.metas.keys)?,
+            let batch = match sealed.get(source).map(Option::as_ref) {
+                Some(None) => return Err(Error::internal("a segment was released before its rows were read")),
+                Some(Some(sealed)) => rows_of(sealed, &target, schema, &picks, &newest.metas.keys)?,
                 None => {
                     let rows: UInt32Array = picks.iter().map(|(best, _)| Some(best.row)).collect();
                     let batch = adapt_to(&chunks[source - sealed.len()].batch, Arc::clone(&target))?;

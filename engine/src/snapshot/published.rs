@@ -10,7 +10,7 @@ use crate::segment::{Segment, row_number};
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
-use ebbtide_buckets::{FieldType, Schema, adapt, times};
+use ebbtide_buckets::{EncodedSegment, FieldType, Schema, adapt, times};
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,6 +27,15 @@ impl PublishedRows for Rows {
     fn read(&self, rows: &RoaringBitmap) -> Result<PublishedBatches> {
         let columns = self.schema.arrow().fields().iter().map(|field| field.name().clone()).collect();
         ScanUnit::of_rows(&self.segment, ranges_of(rows), columns, &self.schema).read()
+    }
+
+    fn file(&self) -> Result<Option<EncodedSegment>> {
+        let file = &self.segment.file;
+        let reader = file.reader()?;
+        match reader.has_plain_columns(&self.schema) {
+            true => Ok(Some(EncodedSegment { bytes: reader.bytes()?.into(), meta: file.meta })),
+            false => Ok(None),
+        }
     }
 }
 

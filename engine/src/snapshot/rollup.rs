@@ -316,7 +316,7 @@ impl CollectionSnapshot {
     pub(crate) fn rung_view(&self, rung: &Arc<CollectionState>) -> CollectionSnapshot {
         let schema = Schema { meta_type: self.state.schema.meta_type.clone(), ..(*rung.schema).clone() };
         let state = Arc::new(CollectionState { schema: Arc::new(schema), ..(**rung).clone() });
-        CollectionSnapshot { now: self.now, state, suspended: self.suspended, rungs: Arc::default(), places: None }
+        CollectionSnapshot { state, rungs: Arc::default(), places: None, ..self.clone() }
     }
 
     /// Adds the measurements that are stored, visible or not, within these times.

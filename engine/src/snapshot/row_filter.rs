@@ -11,6 +11,9 @@ pub(crate) struct StoredRange {
 }
 
 impl StoredRange {
+    /// No time at all.
+    pub(crate) const NONE: StoredRange = StoredRange { first: i64::MAX, last: i64::MIN };
+
     pub(crate) fn contains(self, t: i64) -> bool {
         self.first <= t && t <= self.last
     }

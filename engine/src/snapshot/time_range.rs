@@ -68,7 +68,7 @@ impl TimeRange {
         });
         match (first, last) {
             (Some(first), Some(last)) => StoredRange { first, last },
-            _ => StoredRange { first: i64::MAX, last: i64::MIN },
+            _ => StoredRange::NONE,
         }
     }
 }

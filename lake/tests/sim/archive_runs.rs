@@ -1,7 +1,7 @@
 //! Archives through power cuts, lost requests and random runs.
 
 use crate::archive::{all, all_here, archived, both, filled, filled_with_index, numbers, state_of};
-use crate::world::{HOUR, World, at, random, reading, runs};
+use crate::world::{HOUR, World, at, random, reading, seeds};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Filter, Precision, RuleChange, RuleSelector, Timestamp, Value};
 use ebbtide::{CollectionChange, Database};
@@ -80,8 +80,7 @@ fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
 
 #[test]
 fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
-    let runs = runs(300);
-    for seed in 0..runs {
+    for seed in seeds(300, 1) {
         let mut world = World::with_other(SimStore::new(seed, 3), SimStore::new(seed + 7, 3));
         // Without an archive of an index, with one, and with that one alone.
         let kind = seed / 3 % 3;

@@ -4,6 +4,7 @@
 mod archive;
 mod archive_of_index;
 mod archive_runs;
+mod archive_segments;
 mod copies;
 mod copies_reader;
 mod copies_runs;

@@ -1,6 +1,6 @@
 //! Published tables: what their newest version has is what is visible, less what expires before the next one.
 
-use crate::world::{HOUR, ROOT, World, at, random, reading, runs};
+use crate::world::{HOUR, ROOT, World, at, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value};
@@ -54,6 +54,7 @@ impl World {
                 rows: stats["numRecords"].as_u64().unwrap(),
                 times: (i64::MIN, i64::MAX),
                 bounds: Vec::new(),
+                segment: None,
             };
             let schema = ebbtide::buckets::Schema {
                 time: "t".to_owned(),
@@ -384,9 +385,8 @@ fn of_two_copies_the_one_that_is_told_to_goes_on() {
 
 #[test]
 fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish_what_is_visible() {
-    let runs = runs(400);
     // One takes as long as four over archives.
-    for seed in 0..runs / 4 {
+    for seed in seeds(400, 4) {
         let mut world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
         let mut db = world.open();
         weather(&db);

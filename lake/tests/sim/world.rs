@@ -4,6 +4,7 @@ use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Clock, Timestamp, Value, VirtualClock};
 use ebbtide::{Builder, Database, Result};
 use ebbtide_lake::sim::{SimLake, SimStore};
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) const ROOT: &str = "/data/db";
@@ -66,9 +67,13 @@ impl World {
     }
 }
 
-/// How many random runs a test makes, if `EBBTIDE_LAKE_RUNS` does not say it.
-pub(crate) fn runs(default: u64) -> u64 {
-    std::env::var("EBBTIDE_LAKE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(default)
+/// The seeds of the random runs of a test, one in `one_in` of all: those from `EBBTIDE_LAKE_FIRST` on, or from 0, as many as
+/// `EBBTIDE_LAKE_RUNS` says.
+pub(crate) fn seeds(default: u64, one_in: u64) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let first = number("EBBTIDE_LAKE_FIRST").unwrap_or(0);
+    let end = first + number("EBBTIDE_LAKE_RUNS").unwrap_or(default);
+    first / one_in..end / one_in
 }
 
 /// Numbers that a seed makes, each below a limit.

@@ -126,6 +126,7 @@ impl Work {
                 let batch = self.batch(&answer.groups, meta_keys);
                 if batch.is_some() {
                     record(&answer, metrics);
+                    self.scan.count_fetched(metrics);
                     StatementContext::of(task.session_config())?.trace().record(&self.scan, &answer.report);
                 }
                 return Ok(batch);

@@ -1,6 +1,10 @@
 //! `archived('collection')`: what has expired and was moved to the collection's archives, and what is still stored here until it is.
+//! It is read as the collection is, by the directories of its files; row by row by workers, and where
+//! [`CollectionSnapshot::archived_collection`] returns nothing.
 
 use super::table::{Batches, Call, CallTable, Rows, batches_of, only_collection};
+#[cfg(feature = "workers")]
+use crate::context::StatementContext;
 use crate::error::external;
 use crate::exec::conform;
 use crate::provider::CollectionTable;
@@ -15,7 +19,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
-use ebbtide::{ArchiveFetched, ArchivePart, ArchivedScan};
+use ebbtide::{ArchiveFetched, ArchivePart, ArchivedScan, CollectionSnapshot};
 use ebbtide_buckets::to_usize;
 use std::fmt;
 use std::sync::Arc;
@@ -27,14 +31,29 @@ pub(super) struct Archived;
 impl TableFunctionImpl for Archived {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let snapshot = only_collection(&args, "archived")?;
-        if snapshot.archives().is_empty() {
-            let name = snapshot.name();
-            return plan_err!(
-                "collection '{name}' has no archive: ALTER COLLECTION {name} EXPIRE AFTER 30 DAYS INTO 'URL' gives it one"
-            );
+        with_archive(&snapshot)?;
+        let by_rows = || CallTable(ArchivedCall(CollectionTable::new(&snapshot, None)));
+        #[cfg(feature = "workers")]
+        if StatementContext::of(args.session().config())?.workers().is_some() {
+            return Ok(Arc::new(by_rows()));
         }
-        Ok(Arc::new(CallTable(ArchivedCall(CollectionTable::new(&snapshot, None)))))
+        match snapshot.archived_collection() {
+            Ok(Some(archived)) => Ok(Arc::new(CollectionTable::new(&archived, None))),
+            // A place that does not answer is reported by the plan, if that reads it.
+            Ok(None) | Err(_) => Ok(Arc::new(by_rows())),
+        }
     }
+}
+
+/// A collection that has an archive.
+pub(super) fn with_archive(snapshot: &CollectionSnapshot) -> Result<&CollectionSnapshot> {
+    if snapshot.archives().is_empty() {
+        let name = snapshot.name();
+        return plan_err!(
+            "collection '{name}' has no archive: ALTER COLLECTION {name} EXPIRE AFTER 30 DAYS INTO 'URL' gives it one"
+        );
+    }
+    Ok(snapshot)
 }
 
 /// The archived measurements of a collection.

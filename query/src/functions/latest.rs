@@ -1,5 +1,7 @@
-//! `latest('collection')`: the last measurement of each meta, which the engine finds using its bucket directories.
+//! `latest('collection')`: the last measurement of each meta, which the engine finds using its bucket directories; and
+//! `latest_archived('collection')`, the last one of those that have expired.
 
+use super::archived::with_archive;
 use super::table::{Batches, Call, CallTable, Rows, only_collection};
 use crate::error::external;
 use crate::exec::conform;
@@ -10,7 +12,7 @@ use crate::scan_spec::ScanSpec;
 use crate::workers::shared_latest;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 #[cfg(feature = "workers")]
 use datafusion::physical_plan::ExecutionPlan;
@@ -27,6 +29,24 @@ impl TableFunctionImpl for Latest {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let snapshot = only_collection(&args, "latest")?;
         Ok(Arc::new(CallTable(LatestCall(CollectionTable::new(&snapshot, None)))))
+    }
+}
+
+/// The table function for what has expired.
+#[derive(Debug)]
+pub(super) struct LatestArchived;
+
+impl TableFunctionImpl for LatestArchived {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
+        let snapshot = only_collection(&args, "latest_archived")?;
+        let Some(archived) = with_archive(&snapshot)?.archived_collection().map_err(external)? else {
+            return plan_err!(
+                "latest_archived('{}') cannot be answered, since an earlier build of Ebbtide wrote some files of the archive, or \
+                 the archive has a field of another type than the collection: use SELECT DISTINCT ON over archived('{0}')",
+                snapshot.name()
+            );
+        };
+        Ok(Arc::new(CallTable(LatestCall(CollectionTable::new(&archived, None)))))
     }
 }
 
@@ -54,7 +74,8 @@ impl Call for LatestCall {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        shared_latest(&self.0, state, projection, filters)
+        // Workers read archives row by row.
+        if self.0.planned.is_archived() { Ok(None) } else { shared_latest(&self.0, state, projection, filters) }
     }
 
     fn rows(&self, state: &dyn Session, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<LatestRows> {
@@ -79,10 +100,12 @@ impl Rows for LatestRows {
         &self.0.schema
     }
 
-    fn read(&self, _part: usize, _metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
-        let spec = Arc::clone(&self.0);
+    fn read(&self, _part: usize, metrics: &ExecutionPlanMetricsSet) -> Result<Batches> {
+        let (spec, metrics) = (Arc::clone(&self.0), metrics.clone());
         Ok(Box::new(std::iter::once_with(move || {
-            conform(&spec.snapshot.last_points(&spec.request).map_err(external)?, &spec.schema)
+            let last = spec.snapshot.last_points(&spec.request).map_err(external)?;
+            spec.count_fetched(&metrics);
+            conform(&last, &spec.schema)
         })))
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Functions of this crate, and what they do.
-const OWN_FUNCTIONS: [(&str, &str); 20] = [
+const OWN_FUNCTIONS: [(&str, &str); 21] = [
     ("date_bin", "start of the bin that holds a time, also in a time zone"),
     ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
     ("date_trunc", "start of the hour, day, month ... that holds a time"),
@@ -26,6 +26,7 @@ const OWN_FUNCTIONS: [(&str, &str); 20] = [
     ("interpolate", "fills the gaps of date_bin_gapfill along straight lines"),
     ("last", "value at the latest time: last(value, time)"),
     ("latest", "table of the last row of each meta: latest('collection')"),
+    ("latest_archived", "table of the last row of each meta in archived('collection'): latest_archived('collection')"),
     ("locf", "fills the gaps of date_bin_gapfill with the last value"),
     ("mode", "the value that is there most often"),
     ("rate", "increase per second: rate(value, time)"),

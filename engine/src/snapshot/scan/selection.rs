@@ -1,6 +1,7 @@
 //! Which buckets of segments and of memory a request selects.
 
 use super::request::{ScanReport, ScanRequest};
+use crate::archive::may_have_metas;
 use crate::error::Result;
 use crate::segment::bounds::BucketBounds;
 use crate::segment::{Classes, Segment, ordinal_number};
@@ -16,6 +17,7 @@ use ebbtide_buckets::{
 use ebbtide_ttl::{Cutoff, Value};
 use roaring::{MultiOps, RoaringBitmap};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A bucket of a segment with rows that are selected.
@@ -83,6 +85,9 @@ fn member_column<'c>(chunk: &'c Chunk, schema: &Schema, path: &[String]) -> Opti
     path.iter().try_fold(meta, |column, name| column.as_struct_opt()?.column_by_name(name))
 }
 
+/// Files of archives that are opened at the same time, since each waits for the store.
+const OPENED_AT_ONCE: usize = 16;
+
 /// Selects the buckets that a request asks for, and reports what it leaves out.
 pub(in crate::snapshot) struct BucketSelector<'a> {
     snapshot: &'a CollectionSnapshot,
@@ -90,6 +95,10 @@ pub(in crate::snapshot) struct BucketSelector<'a> {
     time: StoredRange,
     /// The metas that may be selected, if they are named.
     named: Option<AHashSet<MetaKey>>,
+    /// The values that members of metas may have, by which files of archives are left out.
+    members: Vec<(Vec<String>, Vec<Value>)>,
+    /// Files of archives that were opened together with an earlier one, by the numbers of their segments.
+    opened: HashMap<u64, Result<SegmentReader>>,
     report: ScanReport,
 }
 
@@ -99,16 +108,42 @@ impl<'a> BucketSelector<'a> {
         let candidates = request.meta.iter().flat_map(|filter| filter.candidates());
         let named = candidates.into_iter().find(|(path, _)| path.is_empty());
         let named = named.map(|(_, metas)| metas.iter().map(MetaKey::of).collect());
-        BucketSelector { snapshot, request, time, named, report: ScanReport::default() }
+        let members = if snapshot.archived.is_some() { snapshot.metas_of(request) } else { Vec::new() };
+        BucketSelector {
+            snapshot,
+            request,
+            time,
+            named,
+            members,
+            opened: HashMap::new(),
+            report: ScanReport::default(),
+        }
     }
 
     pub(in crate::snapshot) fn report(&self) -> ScanReport {
         self.report
     }
 
-    fn filter(&self, e: Option<i64>) -> RowFilter {
-        let cutoff = if self.request.include_hidden { Cutoff::NONE } else { self.snapshot.cutoff(e) };
-        RowFilter { time: self.time, cutoff }
+    /// The filter of metas with an effective rule (index in the rule set, E).
+    fn filter(&self, class: Option<(usize, i64)>) -> RowFilter {
+        let cutoff = self.snapshot.cutoff(class.map(|(_, e)| e));
+        if self.snapshot.archived.is_none() {
+            let cutoff = if self.request.include_hidden { Cutoff::NONE } else { cutoff };
+            return RowFilter { time: self.time, cutoff };
+        }
+        // What the cut-off hides and is going to be archived, instead of what it shows.
+        let is_archived = class.is_some_and(|(rule, _)| self.snapshot.state.archive_of(rule).is_some());
+        let last = cutoff.last_hidden().filter(|last| is_archived && *last >= self.time.first);
+        let time = last.map_or(StoredRange::NONE, |last| StoredRange { last: self.time.last.min(last), ..self.time });
+        RowFilter { time, cutoff: Cutoff::NONE }
+    }
+
+    /// The filter of metas with an effective rule in a segment. All that is archived has expired, whatever the rules say now.
+    fn filter_in(&self, segment: &Segment, class: Option<(usize, i64)>) -> RowFilter {
+        match segment.archived.is_some() {
+            true => RowFilter { time: self.time, cutoff: Cutoff::NONE },
+            false => self.filter(class),
+        }
     }
 
     /// Whether a filter selects rows of a bucket; if so, the filter unless it selects all of them.
@@ -142,21 +177,66 @@ impl<'a> BucketSelector<'a> {
     /// Opens a segment, unless it is known without that that nothing of it is selected.
     fn open(&mut self, segment: &Arc<Segment>) -> Result<Option<(SegmentReader, Classes)>> {
         let live = segment.live();
-        if live.buckets == 0 || !self.time.overlaps(live.first_min, live.last_max) {
+        if live.buckets == 0 || !self.may_have_rows_of(segment) {
             self.report.buckets_pruned += u64::from(live.buckets);
             return Ok(None);
         }
+        if segment.archived.is_some() {
+            return Ok(Some((self.open_archived(segment)?, Classes::Uniform(None))));
+        }
         let state = &self.snapshot.state;
         let classes = segment.classes(&state.rules, Some(state.rules_epoch))?;
-        // A segment that is expired as a whole is skipped without its directory.
-        if let (_, Some(longest)) = classes.range()
-            && self.filter(Some(longest)).cutoff.hides(live.last_max)
-        {
+        // A segment that is expired as a whole is skipped without its directory, and one that is visible as a whole if only
+        // what has expired is read.
+        let (least, longest) = classes.range();
+        let hides = |e: i64, t: i64| self.snapshot.cutoff(Some(e)).hides(t);
+        let skips = match self.snapshot.archived {
+            Some(_) => least.is_none_or(|least| !hides(least, live.first_min)),
+            None => !self.request.include_hidden && longest.is_some_and(|longest| hides(longest, live.last_max)),
+        };
+        if skips {
             self.report.buckets_hidden += u64::from(live.buckets);
             self.report.rows_hidden += live.rows;
             return Ok(None);
         }
         Ok(Some((segment.file.reader()?, classes)))
+    }
+
+    /// Whether a segment may have rows of interest, by its times, and by what its archive says of its metas.
+    fn may_have_rows_of(&self, segment: &Segment) -> bool {
+        let live = segment.live();
+        self.time.overlaps(live.first_min, live.last_max)
+            && segment.archived.as_ref().is_none_or(|bounds| may_have_metas(bounds, &self.members))
+    }
+
+    /// Opens a file of an archive, and those that are selected next.
+    fn open_archived(&mut self, segment: &Arc<Segment>) -> Result<SegmentReader> {
+        if let Some(opened) = self.opened.remove(&segment.file.id) {
+            return opened;
+        }
+        if segment.file.is_open() {
+            return segment.file.reader();
+        }
+        let after = self.snapshot.state.segments.range(segment.file.id..).skip(1).map(|(_, after)| after);
+        let after = after.filter(|after| self.may_have_rows_of(after) && !after.file.is_open());
+        let after: Vec<&Arc<Segment>> = after.take(OPENED_AT_ONCE - 1).collect();
+        let (reader, opened) = std::thread::scope(|scope| {
+            let opening = |after: &Arc<Segment>| {
+                let file = Arc::clone(&after.file);
+                let id = file.id;
+                // Without a thread it is opened when it is its turn.
+                let opening = std::thread::Builder::new().spawn_scoped(scope, move || file.reader());
+                Some((id, opening.ok()?))
+            };
+            let opening: Vec<_> = after.into_iter().map_while(opening).collect();
+            let reader = segment.file.reader();
+            let joined = opening
+                .into_iter()
+                .map(|(id, opening)| (id, opening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
+            (reader, joined.collect::<Vec<_>>())
+        });
+        self.opened.extend(opened);
+        reader
     }
 
     fn select_in(
@@ -177,7 +257,7 @@ impl<'a> BucketSelector<'a> {
             examined += 1;
             if !field_bounds.may_match(ordinal) {
                 self.report.buckets_pruned += 1;
-            } else if let Some(filter) = self.admit(self.filter(classes.of(meta).map(|c| c.1)), &bounds) {
+            } else if let Some(filter) = self.admit(self.filter_in(segment, classes.of(meta)), &bounds) {
                 selected.push(SelectedBucket { ordinal, meta, bounds, filter });
             }
         }
@@ -230,7 +310,7 @@ impl<'a> BucketSelector<'a> {
             let before = selected.len();
             for (ordinal, meta, bounds) in segment.buckets_of_metas(&reader, metas.iter().map(|meta| meta as usize)) {
                 examined += 1;
-                let Some(filter) = self.admit(self.filter(classes.of(meta).map(|c| c.1)), &bounds) else { continue };
+                let Some(filter) = self.admit(self.filter_in(segment, classes.of(meta)), &bounds) else { continue };
                 if filter.is_none() {
                     selected.truncate(before);
                     wanted.found.insert(value.clone());
@@ -374,7 +454,7 @@ impl<'a> BucketSelector<'a> {
                 continue;
             }
             let class = class_of_all.unwrap_or_else(|| state.rules.effective(&bucket.id.meta.value()));
-            let Some(filter) = self.admit(self.filter(class.map(|c| c.1)), &BucketBounds::from(bucket)) else {
+            let Some(filter) = self.admit(self.filter(class), &BucketBounds::from(bucket)) else {
                 continue;
             };
             selected.push((
