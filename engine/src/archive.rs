@@ -10,6 +10,7 @@
 //! 5. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two
 //!    copies of a folder only one archives: the other drops nothing until somebody says that it may.
 
+pub(crate) mod bounds;
 pub(crate) mod gate;
 pub(crate) mod index;
 pub(crate) mod mover;
@@ -17,7 +18,7 @@ pub(crate) mod of_collection;
 mod segments;
 mod snapshot;
 
-pub(crate) use snapshot::may_have_metas;
+pub use bounds::ArchivedBounds;
 pub use snapshot::{ArchiveInfo, ArchivedScan, ArchivedUnit};
 
 use crate::copies::CopyStore;
@@ -31,7 +32,6 @@ use ebbtide_buckets::{EncodedSegment, ReadAt, Schema, SegmentMeta};
 use ebbtide_ttl::{Code, Value};
 use segments::ArchiveSegments;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +56,10 @@ pub trait ArchivePlaces: fmt::Debug + Send + Sync {
     fn copies(&self, url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
         Err(format!("no copies are kept at {url}").into())
     }
+}
+
+fn unreachable(error: impl std::fmt::Display) -> Error {
+    Error::new(Code::HostUnreachable, format!("the archive cannot be read: {error}"))
 }
 
 /// A table at a place: a log of commits, and files that they name.
@@ -233,26 +237,6 @@ pub struct ArchivedFile {
     pub bounds: Vec<ArchivedBounds>,
     /// The summary of the segment that it is; none if an earlier build wrote it, as a Parquet file without a bucket directory.
     pub segment: Option<SegmentMeta>,
-}
-
-/// The least and the greatest value of a member of the metas in a file; metas that lack it do not count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArchivedBounds {
-    /// The names that lead to it, the meta field first.
-    pub path: Vec<String>,
-    /// The least value, or one below it.
-    pub min: Value,
-    /// The greatest value, or one above it.
-    pub max: Value,
-}
-
-impl ArchivedBounds {
-    /// Whether no meta in the file has this value. Null and NaN are never said to be missing.
-    #[must_use]
-    pub fn excludes(&self, value: &Value) -> bool {
-        let is = |bound: &Value, order| value.compare_in_class(bound) == Some(order);
-        !value.is_null() && (is(&self.min, Ordering::Less) || is(&self.max, Ordering::Greater))
-    }
 }
 
 /// What to read of a file.

@@ -5,7 +5,7 @@ pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod segment_cache;
 
-use crate::archive::ArchivedBounds;
+use crate::archive::bounds::ArchivedBounds;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use bounds::{BucketBounds, ChangedBucket, ClassStamp, LiveSummary, SegmentRecord, SegmentState};

@@ -1,8 +1,8 @@
 //! The versions of a published table: what is added, left out and removed.
 //!
 //! A file of the table has rows of one segment, those that were visible when it was written; its tags say which. It is a copy of the
-//! segment's file if all rows are visible and no column is stored as decimals. What is no longer
-//! visible of it is left out by a deletion vector. It is written anew, without these rows, if any of them were deleted rather than
+//! segment's file if all rows are visible and no column is stored as decimals. Rows that are no longer visible are left out by a deletion
+//! vector. The file is written again, without these rows, if any of them were deleted rather than
 //! expired, if they are more than half of it, or if the segment has visible rows that the file lacks.
 
 use crate::file::{encode, hex, of_segment};
@@ -46,12 +46,14 @@ pub(crate) struct Next {
     pub(crate) version: PublishedVersion,
 }
 
-/// Writes the files of the next version of a table, and says what the version says.
+/// Writes the files of the next version of a table, and returns what the version says: nothing, unless one is needed, if the newest
+/// version says the same.
 pub(crate) fn version_of(
     log: &Log,
     content: &Publication,
     store: &dyn Store,
     uploads: &mut Uploads<'_>,
+    is_needed: bool,
 ) -> Result<Next, SinkError> {
     let now = store.now();
     let schema = text_of(&content.schema);
@@ -97,7 +99,8 @@ pub(crate) fn version_of(
     let of = published_by(&content.identity, content.collection);
     let is_owner = log.owner.as_ref().is_some_and(|owner| owner.number == hex(&content.owner));
     let hides = content.rules.iter().next().is_some();
-    let is_same = log.next > 0 && is_owner && changes.is_empty() && !hides && log.schema.as_ref() == Some(&schema);
+    let is_same =
+        !is_needed && log.next > 0 && is_owner && changes.is_empty() && !hides && log.schema.as_ref() == Some(&schema);
     let made_at = if is_same { instant_in(log, MADE_AT) } else { Some(Timestamp::from_millis(now)) };
     let version = PublishedVersion {
         version: if is_same { log.next - 1 } else { log.next },

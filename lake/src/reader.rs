@@ -333,7 +333,7 @@ impl Remote {
         }
     }
 
-    /// Bytes of the file, some blocks of which may be at hand.
+    /// Reads bytes of the file: from `held` if it has all of their blocks, otherwise from the cache or the store.
     fn read_with(&self, held: &HashMap<u64, Bytes>, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset.checked_add(len as u64).filter(|end| *end <= self.bytes);
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;

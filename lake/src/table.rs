@@ -17,7 +17,7 @@ use ebbtide::{
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A file that no version names is removed once it is this old, in milliseconds: before that it may be part of a commit that is being
 /// made. As long stays a file that was removed from the table, for those who read an older version.
@@ -35,6 +35,8 @@ pub struct Table {
     log: Mutex<Log>,
     /// How many files were written for published versions.
     written: AtomicU64,
+    /// Whether a request to make a version failed, which may have its effect later.
+    may_arrive: AtomicBool,
     /// What was last written beside a published table, by name.
     views: Mutex<HashMap<String, String>>,
     /// Files that were removed from the table and are removed from the store too.
@@ -51,6 +53,7 @@ impl Table {
             log: Mutex::default(),
             cleaned: Mutex::default(),
             written: AtomicU64::new(0),
+            may_arrive: AtomicBool::new(false),
             views: Mutex::default(),
         }
     }
@@ -142,7 +145,9 @@ impl Table {
 
     /// Makes the next version, if nobody else has; returns whether it was made.
     fn put(&self, log: &mut Log, content: &str) -> Result<bool, SinkError> {
+        self.may_arrive.store(true, Ordering::Relaxed);
         let is_made = self.store.put_if_absent(&name_of(log.next), Bytes::copy_from_slice(content.as_bytes()))?;
+        self.may_arrive.store(false, Ordering::Relaxed);
         if is_made {
             log.apply(content.as_bytes()).map_err(|what| self.error(&what))?;
             self.checkpoint(log);
@@ -287,10 +292,12 @@ impl ArchivePlace for Table {
     fn publish(&self, content: &Publication) -> Result<PublishedVersion, SinkError> {
         let mut log = self.log.lock();
         let mut uploads = Uploads { files: HashMap::new(), written: &self.written };
+        // A version is made even if it says the same as the one before, so that an earlier request for its number has no effect any more.
+        let is_needed = self.may_arrive.load(Ordering::Relaxed);
         let (made, is_new_owner) = loop {
             self.refresh(&mut log, None)?;
             let is_new_owner = self.check_publisher(&log, content)?;
-            let next = version_of(&log, content, self.store.as_ref(), &mut uploads)?;
+            let next = version_of(&log, content, self.store.as_ref(), &mut uploads, is_needed)?;
             let Some(actions) = next.actions else { break (next.version, is_new_owner) };
             if self.put(&mut log, &actions)? {
                 break (next.version, is_new_owner);

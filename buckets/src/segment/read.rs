@@ -183,7 +183,7 @@ impl SegmentReader {
         stored.fields().len() == wanted.fields().len() && stored.fields().iter().zip(wanted.fields()).all(is_same)
     }
 
-    /// The bytes of the file, all of which are compared with their checksums.
+    /// The whole file. All of its data is compared with the checksums.
     ///
     /// # Errors
     /// Damage, or if the file cannot be read.

@@ -1,15 +1,12 @@
-//! Files of archives as segments: what has expired of a collection, read as the collection itself is.
+//! Files of archives as segments, which stay open from one statement to the next.
 
-use super::snapshot::unreachable;
-use super::{ArchiveFetched, ArchiveNumber, ArchivePlace, ArchivedFile};
+use super::{ArchiveFetched, ArchiveNumber, ArchivePlace, ArchivedFile, unreachable};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::segment::bounds::{LiveSummary, SegmentState};
 use crate::segment::file::SegmentFile;
 use crate::segment::folder::SegmentFolder;
 use crate::segment::segment_cache::SegmentCache;
-use crate::snapshot::CollectionSnapshot;
-use crate::state::CollectionState;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use ebbtide_buckets::{Schema, SegmentMeta};
 use roaring::RoaringBitmap;
@@ -27,7 +24,7 @@ pub(super) struct ArchiveSegments {
     versions: Mutex<BTreeMap<String, Version>>,
     /// How many segments were made.
     made: AtomicU64,
-    fetched: Arc<ArchiveFetched>,
+    pub(super) fetched: Arc<ArchiveFetched>,
 }
 
 #[derive(Debug)]
@@ -42,18 +39,23 @@ struct Version {
 
 /// The files of a version. There are none if one of them is no segment, since an older program wrote it, or if a field has another
 /// type in the table than in the collection: what directories say of it is of that type.
-type Segments = Arc<Vec<Arc<Segment>>>;
+pub(super) type Segments = Arc<Vec<Arc<Segment>>>;
 
 /// What segments of archives share with those of the collection.
-struct Shared<'a> {
-    folder: &'a Arc<SegmentFolder>,
-    cache: &'a Arc<SegmentCache>,
-    schema: &'a Arc<Schema>,
+pub(super) struct Shared<'a> {
+    pub(super) folder: &'a Arc<SegmentFolder>,
+    pub(super) cache: &'a Arc<SegmentCache>,
+    pub(super) schema: &'a Arc<Schema>,
 }
 
 impl ArchiveSegments {
+    /// Forgets archives that the collection no longer has.
+    pub(super) fn retain(&self, has: impl Fn(&str) -> bool) {
+        self.versions.lock().retain(|url, _| has(url));
+    }
+
     /// The segments of a version of an archive, if they can be read as segments.
-    fn of(
+    pub(super) fn of(
         &self,
         (url, owner, number): (&str, Option<ArchiveNumber>, u64),
         shared: &Shared<'_>,
@@ -115,45 +117,5 @@ impl ArchiveSegments {
         let (dropped, deleted) = (RoaringBitmap::new(), RoaringBitmap::new());
         let state = SegmentState { dropped, deleted, changed: Vec::new(), live };
         Ok(Arc::new(Segment::of_archive(Arc::new(file), state, bounds)))
-    }
-}
-
-impl CollectionSnapshot {
-    /// What has expired of the collection, as a collection: what is in its archives, in the versions that have exactly what was
-    /// dropped here, and what is still stored here until it is moved there. Reads of it find rows by the directories of the files,
-    /// as reads of the collection do. `None` if there is no archive, if one has a file that an older program wrote, or if one has a
-    /// field of another type than the collection: then [`CollectionSnapshot::archived`] and [`CollectionSnapshot::unarchived`] read the
-    /// rows.
-    ///
-    /// It is for scans, aggregates, counts and last points, in which [`crate::ScanRequest::include_hidden`] has no effect. What lists
-    /// buckets, segments or rules of it, or reads what has expired or rollups, is meant for the collection itself.
-    ///
-    /// # Errors
-    /// [`ebbtide_ttl::Code::HostUnreachable`] if a place cannot be read; reads of the result fail with it too.
-    pub fn archived_collection(&self) -> Result<Option<CollectionSnapshot>> {
-        let files = &self.state.archiving.files;
-        let shared = Shared { folder: &self.state.folder, cache: &self.cache, schema: &self.state.schema };
-        if self.state.archives().next().is_none() {
-            return Ok(None);
-        }
-        let mut segments = (*self.state.segments).clone();
-        files.versions.lock().retain(|url, _| self.state.archive_at(url).is_some());
-        for archive in self.state.archives() {
-            let Some(version) = archive.record.version else { continue };
-            let place = || self.archive_place(archive.url);
-            let version = (archive.url, archive.record.owners.last().copied(), version);
-            let Some(found) = files.of(version, &shared, place)? else { return Ok(None) };
-            segments.extend(found.iter().map(|segment| (segment.file.id, Arc::clone(segment))));
-        }
-        let state = CollectionState { segments: Arc::new(segments), ..(*self.state).clone() };
-        let (state, archived) = (Arc::new(state), Some(Arc::clone(&files.fetched)));
-        Ok(Some(CollectionSnapshot { state, archived, ..self.clone() }))
-    }
-
-    /// What was fetched of the archives so far, by this and all other reads of them in this process, if this is what
-    /// [`CollectionSnapshot::archived_collection`] returned.
-    #[must_use]
-    pub fn fetched(&self) -> Option<&Arc<ArchiveFetched>> {
-        self.archived.as_ref()
     }
 }

@@ -1,9 +1,12 @@
 //! Reading archives: the versions that the manifest names.
 
+use super::bounds::may_have_metas;
 use super::of_collection::Archive;
-use super::{ArchiveFetched, ArchivePart, ArchivePlace, ArchiveRead, ArchivedBounds, ArchivedFile};
+use super::segments::Shared;
+use super::{ArchiveFetched, ArchivePart, ArchivePlace, ArchiveRead, ArchivedFile, unreachable};
 use crate::error::{Error, Result};
 use crate::snapshot::{CollectionSnapshot, ScanRequest};
+use crate::state::CollectionState;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Schema, adapt_to};
 use ebbtide_ttl::{Code, Value};
@@ -67,10 +70,6 @@ impl ArchivedUnit {
     }
 }
 
-pub(super) fn unreachable(error: impl std::fmt::Display) -> Error {
-    Error::new(Code::HostUnreachable, format!("the archive cannot be read: {error}"))
-}
-
 impl CollectionSnapshot {
     /// The files of the collection's archives that may have requested rows, by their times and metas: of the versions that have
     /// exactly what was dropped here. What has expired and is still stored here is not among them
@@ -104,6 +103,44 @@ impl CollectionSnapshot {
             }
         }
         Ok(scan)
+    }
+
+    /// What has expired of the collection, as a collection: what is in its archives, in the versions that have exactly what was
+    /// dropped here, and what is still stored here until it is moved there. Reads of it find rows by the directories of the files,
+    /// as reads of the collection do. `None` if there is no archive, if one has a file that an older program wrote, or if one has a
+    /// field of another type than the collection: then [`CollectionSnapshot::archived`] and [`CollectionSnapshot::unarchived`] read the
+    /// rows.
+    ///
+    /// It is for scans, aggregates, counts and last points, in which [`crate::ScanRequest::include_hidden`] has no effect. What lists
+    /// buckets, segments or rules of it, or reads what has expired or rollups, is meant for the collection itself.
+    ///
+    /// # Errors
+    /// [`ebbtide_ttl::Code::HostUnreachable`] if a place cannot be read; reads of the result fail with it too.
+    pub fn archived_collection(&self) -> Result<Option<CollectionSnapshot>> {
+        let files = &self.state.archiving.files;
+        let shared = Shared { folder: &self.state.folder, cache: &self.cache, schema: &self.state.schema };
+        if self.state.archives().next().is_none() {
+            return Ok(None);
+        }
+        let mut segments = (*self.state.segments).clone();
+        files.retain(|url| self.state.archive_at(url).is_some());
+        for archive in self.state.archives() {
+            let Some(version) = archive.record.version else { continue };
+            let place = || self.archive_place(archive.url);
+            let version = (archive.url, archive.record.owners.last().copied(), version);
+            let Some(found) = files.of(version, &shared, place)? else { return Ok(None) };
+            segments.extend(found.iter().map(|segment| (segment.file.id, Arc::clone(segment))));
+        }
+        let state = CollectionState { segments: Arc::new(segments), ..(*self.state).clone() };
+        let (state, archived) = (Arc::new(state), Some(Arc::clone(&files.fetched)));
+        Ok(Some(CollectionSnapshot { state, archived, ..self.clone() }))
+    }
+
+    /// What was fetched of the archives so far, by this and all other reads of them in this process, if this is what
+    /// [`CollectionSnapshot::archived_collection`] returned.
+    #[must_use]
+    pub fn fetched(&self) -> Option<&Arc<ArchiveFetched>> {
+        self.archived.as_ref()
     }
 
     /// The collection's archives: its own first, then those of indexes.
@@ -171,13 +208,4 @@ fn members(path: Vec<String>, value: &Value, wanted: &mut Vec<(Vec<String>, Vec<
 fn may_have(file: &ArchivedFile, read: &ArchiveRead) -> bool {
     let (first, last) = read.times;
     file.times.1 >= first && file.times.0 <= last && may_have_metas(&file.bounds, &read.metas)
-}
-
-/// Whether there may be metas of interest within bounds: for each path, one of the values.
-pub(crate) fn may_have_metas(bounds: &[ArchivedBounds], wanted: &[(Vec<String>, Vec<Value>)]) -> bool {
-    let excludes = |(path, values): &(Vec<String>, Vec<Value>)| {
-        let of_path = |bounds: &&ArchivedBounds| bounds.path == *path;
-        bounds.iter().filter(of_path).any(|bounds| values.iter().all(|value| bounds.excludes(value)))
-    };
-    !wanted.iter().any(excludes)
 }

@@ -14,7 +14,7 @@ fn what_has_expired_is_answered_from_directories_as_a_collection_is() {
     let db = world.open();
     let c = db.create_collection("weather", options()).unwrap();
     let all = db.create_collection("all", CollectionOptions::new("t").meta_field("sensor")).unwrap();
-    // Four series, some readings of which lack a value, and doubles that are no short decimals.
+    // Four series. Some readings lack a value, and the doubles cannot be stored as decimals.
     let reading = |v: i64| {
         let mut members = vec![
             ("t".into(), Value::Date(at(v * 20))),
@@ -72,7 +72,7 @@ fn what_has_expired_is_answered_from_directories_as_a_collection_is() {
         rows
     };
     assert_eq!(rows(&expired, &ScanRequest::default()), rows(&expected, &request));
-    // An hour that is archived, one of which a part has expired, and one of which nothing has.
+    // The first hour is archived, a part of the second has expired, and nothing of the third.
     for (from, to, count) in [(5, 6, 180), (40, 41, 76), (41, 42, 0)] {
         let time = TimeRange::from(at(from * HOUR)..at(to * HOUR));
         let found = rows(&expired, &ScanRequest { time, ..ScanRequest::default() });

@@ -384,6 +384,33 @@ fn of_two_copies_the_one_that_is_told_to_goes_on() {
 }
 
 #[test]
+fn a_version_whose_request_arrives_after_the_next_one_has_no_effect() {
+    let retained_for = |db: &Database, e: Option<i64>| {
+        let change = CollectionChange { expire_after_seconds: Some(e), ..CollectionChange::default() };
+        db.modify_collection("weather", &change, None).unwrap();
+    };
+    let mut failed = 0;
+    for seed in 0..60 {
+        let world = World::new(SimStore::new(seed, 0));
+        let db = world.open();
+        let c = weather(&db);
+        c.insert_documents(&(0..10).map(|v| reading(v * 60, v)).collect::<Vec<_>>()).unwrap();
+        db.publish("weather", URL, 60).unwrap();
+        // A version that hides some of it fails, and then everything is visible again.
+        world.clock.set(at(900));
+        retained_for(&db, Some(600));
+        world.store.fail_one_in(3);
+        failed += i32::from(db.publish_now("weather").is_err());
+        world.store.fail_one_in(0);
+        retained_for(&db, None);
+        db.publish_now("weather").unwrap();
+        world.store.settle();
+        assert_eq!(world.published(), (0..10).collect::<Vec<_>>(), "seed {seed}");
+    }
+    assert!(failed > 20, "{failed}");
+}
+
+#[test]
 fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish_what_is_visible() {
     // One takes as long as four over archives.
     for seed in seeds(400, 4) {

@@ -1,7 +1,7 @@
 //! Which buckets of segments and of memory a request selects.
 
 use super::request::{ScanReport, ScanRequest};
-use crate::archive::may_have_metas;
+use crate::archive::bounds::may_have_metas;
 use crate::error::Result;
 use crate::segment::bounds::BucketBounds;
 use crate::segment::{Classes, Segment, ordinal_number};
