@@ -66,7 +66,7 @@ pub use keyed::{
 pub use limits::{BATCH_BYTES_MAX, DOCUMENT_BYTES_MAX, FIELD_NAME_BYTES_MAX, FIELDS_MAX, META_BYTES_MAX, NESTING_MAX};
 pub use meta::{MetaKey, column_of_keys, keys_of_column, value_at};
 pub use packed::{pack, unpack};
-pub use parallel::{cores, parallel};
+pub use parallel::{cores, on_threads, parallel};
 pub use schema::{FieldType, Schema};
 pub use segment::{
     Accumulator, BlockCache, BoundsCheck, Directory, DoubleAccumulator, EncodedSegment, FieldStats, FileType,

@@ -23,18 +23,31 @@ pub(crate) fn threads(rows: u64) -> usize {
 /// the threads. The result does not depend on how many there are.
 ///
 /// # Errors
-/// Those of `work`.
+/// Those of `work`, after which no other number is begun.
 pub fn parallel<T: Send, E: Send>(
     rows: u64,
     count: usize,
     help: &dyn Fn() -> bool,
     work: impl Fn(usize) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
-    let helpers = threads(rows).min(count).saturating_sub(1);
+    on_threads(threads(rows), count, help, work)
+}
+
+/// As [`parallel`], on this many threads, the caller's included: for work that waits for a disk or a network.
+///
+/// # Errors
+/// As for [`parallel`].
+pub fn on_threads<T: Send, E: Send>(
+    threads: usize,
+    count: usize,
+    help: &dyn Fn() -> bool,
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let helpers = threads.min(count).saturating_sub(1);
     let next = AtomicUsize::new(0);
     let one = || {
         let at = next.fetch_add(1, Ordering::Relaxed);
-        (at < count).then(|| work(at).map(|done| (at, done)))
+        (at < count).then(|| work(at).map(|done| (at, done)).inspect_err(|_| next.store(count, Ordering::Relaxed)))
     };
     let all_left = || std::iter::from_fn(one).collect::<Result<Vec<_>, _>>();
     let mut all = std::thread::scope(|scope| {
@@ -55,3 +68,6 @@ pub fn parallel<T: Send, E: Send>(
     all.sort_by_key(|(at, _)| *at);
     Ok(all.into_iter().map(|(_, value)| value).collect())
 }
+
+#[cfg(test)]
+mod tests;

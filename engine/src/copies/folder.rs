@@ -11,11 +11,18 @@ use crate::fs::{FileLock, Fs, replace, write_synced};
 use crate::manifest::ManifestWriter;
 use crate::open::{list, refuse_foreign, state_of, take_lock};
 use crate::wal::log_of;
+use ebbtide_buckets::on_threads;
 use ebbtide_ttl::{Clock, Code};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Files that are fetched at once: while one waits for the store or the disk, others are checked and written.
+const FETCHES_AT_ONCE: usize = 8;
+
+/// Files of fewer bytes in all are fetched one after the other.
+const AT_ONCE_BYTES_MIN: u64 = 64 << 20;
 
 /// A folder that gets a copy, locked.
 #[derive(Debug)]
@@ -73,7 +80,11 @@ impl<'a> CopyFolder<'a> {
                 self.fs.remove(&path).map_err(|e| Error::io("remove", &path, &e))?;
             }
         }
-        files.values().try_fold(0, |bytes, file| Ok(bytes + self.fetch(store, file)?))
+        let files: Vec<&CopiedFile> = files.values().collect();
+        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let threads = if bytes < AT_ONCE_BYTES_MIN { 1 } else { FETCHES_AT_ONCE };
+        let fetched = on_threads(threads, files.len(), &|| true, |at| self.fetch(store, files[at]))?;
+        Ok(fetched.into_iter().sum())
     }
 
     /// Fetches a file, if it is not there yet; returns how many bytes that were.

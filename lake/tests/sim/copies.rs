@@ -1,11 +1,10 @@
 //! Copies: what is restored, or seen by a replica, is what the primary had acknowledged and shipped.
 
 use crate::world::{HOUR, ROOT, World, at, reading};
+use ebbtide::bson::{Binary, doc, spec::BinarySubtype};
 use ebbtide::fs::Fs;
 use ebbtide::ttl::{Code, Filter, Timestamp, Value};
-use ebbtide::{
-    Builder, CollectionOptions, Database, DocumentsOptions, ScanRequest, Settings, ShipOptions, Shipper, bson::doc,
-};
+use ebbtide::{Builder, CollectionOptions, Database, DocumentsOptions, ScanRequest, Settings, ShipOptions, Shipper};
 use ebbtide_lake::sim::SimStore;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -347,6 +346,40 @@ fn damage_in_the_store_is_found_and_nothing_half_restored_opens() {
         builder(&target).restore(URL, None).unwrap();
         assert_eq!(content(&open(&target), at(0)), content(&db, at(0)));
     }
+}
+
+#[test]
+fn many_files_are_fetched_at_once_and_one_that_is_damaged_is_named() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = machine.builder().open().unwrap();
+    let blobs = db.create_documents("blobs", DocumentsOptions::default()).unwrap();
+    // 72 MiB that cannot be compressed: fewer bytes are fetched one file after the other.
+    let mut bits = 1_u64;
+    for number in 0..9 {
+        let bytes = std::iter::repeat_with(|| {
+            (bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17);
+            bits.to_le_bytes()
+        });
+        let bytes: Vec<u8> = bytes.take(1 << 20).flatten().collect();
+        blobs.insert(&[doc! { "_id": number, "bytes": Binary { subtype: BinarySubtype::Generic, bytes } }]).unwrap();
+        db.flush().unwrap();
+    }
+    shipper_of(&machine, None).ship_now().unwrap();
+    let (restored, again) = restored_from(&machine, None);
+    assert_eq!(content(&again, at(0)), content(&db, at(0)));
+    drop((again, restored));
+
+    let name = machine.store.names().into_iter().find(|name| name.starts_with("files/")).unwrap();
+    let good = machine.store.content(&name).unwrap();
+    machine.store.tamper(&name, good.slice(1..));
+    let target = machine.another();
+    let error = builder(&target).restore(URL, None).unwrap_err();
+    assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+    assert!(error.to_string().contains(&name), "{name}: {error}");
+    assert!(builder(&target).read_only().open().is_err());
+    machine.store.tamper(&name, good);
+    let restored = builder(&target).restore(URL, None).unwrap();
+    assert!(restored.files >= 9 && restored.fetched_bytes > 0, "{restored:?}");
 }
 
 #[test]
