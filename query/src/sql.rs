@@ -9,6 +9,7 @@ mod readers;
 mod refused;
 mod rewrite;
 mod settings;
+pub(crate) mod visit;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 #[cfg(test)]
@@ -16,15 +17,15 @@ pub(crate) use dialect::EbbtideDialect;
 pub(crate) use names::Heading;
 pub(crate) use rewrite::calls;
 
+use self::visit::visit_mut;
 use crate::error::Result;
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ParserInput, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::{Query, Statement, VisitMut};
+use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use futures::future::BoxFuture;
 use std::future::poll_fn;
-use std::ops::ControlFlow;
 
 /// A statement as DataFusion parses it, and the headings of its columns.
 #[derive(Debug)]
@@ -69,11 +70,11 @@ pub(crate) fn parse_one<'a>(input: impl Into<ParserInput<'a>>, stack: usize) -> 
             return Err(DataFusionError::Plan("there is no statement".to_owned()));
         };
         within(&mut statement, &mut |inner| {
-            let _all = match inner {
-                Inner::Statement(statement) => statement.visit(&mut depth::Balance),
-                Inner::Query(query) => query.visit(&mut depth::Balance),
+            let balanced = match inner {
+                Inner::Statement(statement) => visit_mut(statement, &mut depth::Balance),
+                Inner::Query(query) => visit_mut(query, &mut depth::Balance),
             };
-            Ok::<_, DataFusionError>(())
+            balanced.map_err(|error| DataFusionError::External(Box::new(error)))
         })?;
         Ok(statement)
     };
@@ -174,28 +175,20 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
                 refused::check(statement)?;
                 settings::check(statement)?;
                 settings::rewrite(statement);
-                named_files(statement)?;
-                let _all = statement.visit(&mut rewrite::Rewrite);
-                let _all = statement.visit(&mut names::Names);
+                visit_mut(statement, &mut readers::Readers)?;
+                visit_mut(statement, &mut rewrite::Rewrite)?;
+                visit_mut(statement, &mut names::Names)?;
             }
             Inner::Query(query) => {
                 refused::check(query)?;
-                named_files(query)?;
-                let _all = query.visit(&mut rewrite::Rewrite);
-                let _all = query.visit(&mut names::Names);
+                visit_mut(query, &mut readers::Readers)?;
+                visit_mut(query, &mut rewrite::Rewrite)?;
+                visit_mut(query, &mut names::Names)?;
             }
         }
         Ok::<_, crate::QueryError>(())
     })?;
     Ok(ParsedStatement { statement, headings })
-}
-
-/// Puts the names of tables in the places of calls that read files.
-fn named_files(within: &mut impl VisitMut) -> Result<()> {
-    match within.visit(&mut readers::Readers) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
 }
 
 /// The parser's statement inside one of DataFusion's.

@@ -5,10 +5,10 @@
 
 use crate::dml::cast_of;
 use crate::error::{QueryError, Result};
+use crate::sql::visit::{each_expr, each_expr_mut};
 use datafusion::sql::sqlparser::ast::{self, Expr, Statement, Value};
 use ebbtide_ttl::Code;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The prepared writes of a session.
@@ -69,11 +69,10 @@ impl PreparedWrites {
                 (None, _) => Expr::Nested(Box::new(value)),
             })
         };
-        let _all = ast::visit_expressions_mut(&mut statement, |expr| {
+        each_expr_mut(&mut statement, &mut |expr| {
             if let Some(value) = parameter_number(expr).and_then(|number| value_of(number.checked_sub(1)?)) {
                 *expr = value;
             }
-            ControlFlow::<()>::Continue(())
         });
         Ok(Some(statement))
     }
@@ -83,17 +82,14 @@ impl PreparedWrites {
 fn count_parameters(statement: &Statement) -> Result<usize> {
     let mut numbers = Vec::new();
     let mut odd = None;
-    let _all = ast::visit_expressions(statement, |expr| {
-        match (expr, parameter_number(expr)) {
-            (_, Some(number)) => numbers.push(number),
-            (Expr::Value(value), None) => {
-                if let Value::Placeholder(name) = &value.value {
-                    odd = Some(name.clone());
-                }
+    each_expr(statement, &mut |expr| match (expr, parameter_number(expr)) {
+        (_, Some(number)) => numbers.push(number),
+        (Expr::Value(value), None) => {
+            if let Value::Placeholder(name) = &value.value {
+                odd = Some(name.clone());
             }
-            _ => {}
         }
-        ControlFlow::<()>::Continue(())
+        _ => {}
     });
     let count = numbers.iter().max().copied().unwrap_or_default();
     let missing = (1..=count).find(|number| !numbers.contains(number)).map(|number| format!("${number} is missing"));

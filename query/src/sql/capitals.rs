@@ -1,8 +1,10 @@
-//! Names with capitals: SQL folds bare words to lower case, while collections and columns keep theirs.
+//! NamePlaces with capitals: SQL folds bare words to lower case, while collections and columns keep theirs.
 
+use super::visit::{Flow, visit};
+use crate::error::QueryError;
 use crate::statement::Statement;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, Visitor};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use ebbtide::Snapshot;
@@ -62,24 +64,33 @@ pub(crate) fn locations_of_names(statement: &DfStatement) -> HashSet<Location> {
         DfStatement::Explain(explain) => return locations_of_names(&explain.statement),
         _ => return HashSet::new(),
     };
-    let mut locations = HashSet::new();
+    let mut names = NamePlaces(HashSet::new());
     if let ast::Statement::Insert(insert) = inner.as_ref() {
-        locations
-            .extend(insert.columns.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident()).map(start_of));
+        names.0.extend(insert.columns.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident()).map(start_of));
     }
-    let _finished = ast::visit_relations(inner, |name| {
-        locations.extend(name.0.iter().filter_map(|part| part.as_ident()).map(start_of));
-        ControlFlow::<()>::Continue(())
-    });
-    let _finished = ast::visit_expressions(inner, |expr| {
+    let _infallible = visit(inner.as_ref(), &mut names);
+    names.0
+}
+
+/// Where names of columns and tables start.
+struct NamePlaces(HashSet<Location>);
+
+impl Visitor for NamePlaces {
+    type Break = Box<QueryError>;
+
+    fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> Flow {
+        self.0.extend(name.0.iter().filter_map(|part| part.as_ident()).map(start_of));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> Flow {
         match expr {
-            ast::Expr::Identifier(name) => locations.extend([start_of(name)]),
-            ast::Expr::CompoundIdentifier(names) => locations.extend(names.iter().map(start_of)),
+            ast::Expr::Identifier(name) => self.0.extend([start_of(name)]),
+            ast::Expr::CompoundIdentifier(names) => self.0.extend(names.iter().map(start_of)),
             _ => {}
         }
-        ControlFlow::<()>::Continue(())
-    });
-    locations
+        ControlFlow::Continue(())
+    }
 }
 
 fn start_of(name: &ast::Ident) -> Location {

@@ -4,6 +4,7 @@
 //! parentheses, but a chain of operators is as deep as it is long. Chains of AND and OR become balanced trees here, so
 //! that they may be long; all other chains are limited.
 
+use super::visit::Flow;
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -118,9 +119,9 @@ fn is_operator(token: &Token) -> bool {
 pub(super) struct Balance;
 
 impl VisitorMut for Balance {
-    type Break = ();
+    type Break = Box<QueryError>;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         balance(expr);
         ControlFlow::Continue(())
     }

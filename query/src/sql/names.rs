@@ -6,11 +6,13 @@
 //! where DataFusion would show its own form of it.
 
 use super::rewrite::call;
+use super::visit::{Flow, each_expr, visit_mut};
+use crate::error::QueryError;
 use crate::functions::apart::APART;
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, Visit,
-    VisitMut, VisitorMut, visit_expressions,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::{HashMap, HashSet};
@@ -147,9 +149,9 @@ fn after_parentheses(tokens: &[TokenWithSpan], from: usize) -> usize {
 pub(super) struct Names;
 
 impl VisitorMut for Names {
-    type Break = ();
+    type Break = Box<QueryError>;
 
-    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
         match statement {
             Statement::CreateView(view) => name_all(&mut view.query),
             Statement::CreateTable(table) => {
@@ -162,7 +164,7 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             name_all(&mut table.query);
         }
@@ -170,19 +172,19 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         keep_casts_apart(query);
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> Flow {
         if let TableFactor::Derived { subquery, .. } = table {
             name_all(subquery);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         make_unique(&mut select.projection);
         ControlFlow::Continue(())
     }
@@ -300,11 +302,10 @@ fn keep_casts_apart(query: &mut Query) {
     let mut note = |expr: &Expr| {
         forms.entry(bare(expr)).or_default().insert(expr.to_string());
     };
-    let _all = visit_expressions(query, |expr| {
+    each_expr(query, &mut |expr| {
         if matches!(expr, Expr::Function(_)) {
             note(expr);
         }
-        ControlFlow::<()>::Continue(())
     });
     if let SetExpr::Select(select) = query.body.as_ref()
         && let GroupByExpr::Expressions(groups, _) = &select.group_by
@@ -313,7 +314,7 @@ fn keep_casts_apart(query: &mut Query) {
     }
     let alike: HashSet<String> = forms.into_iter().filter(|(_, forms)| forms.len() > 1).map(|(bare, _)| bare).collect();
     if !alike.is_empty() {
-        let _all = query.visit(&mut Apart { alike, within: Vec::new() });
+        let _infallible = visit_mut(query, &mut Apart { alike, within: Vec::new() });
     }
 }
 
@@ -325,15 +326,15 @@ struct Apart {
 }
 
 impl VisitorMut for Apart {
-    type Break = ();
+    type Break = Box<QueryError>;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         let is_alike = matches!(expr, Expr::Function(_) | Expr::Cast { .. }) && self.alike.contains(&bare(expr));
         self.within.push(is_alike);
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if matches!(expr, Expr::Cast { .. }) && self.within.contains(&true) {
             let name = Expr::Value(Value::SingleQuotedString(expr.to_string()).into());
             let cast = std::mem::replace(expr, Expr::Value(Value::Null.into()));
@@ -346,12 +347,9 @@ impl VisitorMut for Apart {
 
 /// Whether there is a cast, or an expression in parentheses, at any depth.
 fn has_casts(within: &impl Visit) -> bool {
-    let is_cast = |expr: &Expr| matches!(expr, Expr::Cast { .. } | Expr::Nested(_));
-    let found = visit_expressions(within, |expr| match is_cast(expr) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    let mut found = false;
+    each_expr(within, &mut |expr| found |= matches!(expr, Expr::Cast { .. } | Expr::Nested(_)));
+    found
 }
 
 /// The text of an expression without its casts and parentheses.
@@ -360,7 +358,7 @@ fn bare(expr: &Expr) -> String {
         return expr.to_string();
     }
     let mut expr = expr.clone();
-    let _all = VisitMut::visit(&mut expr, &mut WithoutCasts);
+    let _infallible = visit_mut(&mut expr, &mut WithoutCasts);
     expr.to_string()
 }
 
@@ -368,9 +366,9 @@ fn bare(expr: &Expr) -> String {
 struct WithoutCasts;
 
 impl VisitorMut for WithoutCasts {
-    type Break = ();
+    type Break = Box<QueryError>;
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
             let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
             *expr = inner;

@@ -1,5 +1,6 @@
 //! `FROM read_csv('x.csv', delim = ';')` becomes the name of a table that encodes the call.
 
+use super::visit::Flow;
 use crate::error::{QueryError, Result};
 use crate::files;
 use datafusion::sql::sqlparser::ast::{
@@ -14,12 +15,12 @@ use std::ops::ControlFlow;
 pub(super) struct Readers;
 
 impl VisitorMut for Readers {
-    type Break = QueryError;
+    type Break = Box<QueryError>;
 
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<QueryError> {
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> Flow {
         match named(table) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
+            Err(error) => ControlFlow::Break(Box::new(error)),
         }
     }
 }

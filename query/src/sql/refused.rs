@@ -1,5 +1,6 @@
 //! Refuses, by name, parts of SQL that DataFusion would silently leave out of the plan, or answer wrongly.
 
+use super::visit::{Flow, visit};
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, LimitClause, NamedWindowDefinition,
@@ -14,20 +15,19 @@ use std::ops::ControlFlow;
 /// # Errors
 /// [`Code::BadValue`], with the name of the part.
 pub(super) fn check(statement: &impl Visit) -> Result<()> {
-    match statement.visit(&mut Refusal) {
-        ControlFlow::Break(what) => Err(QueryError::new(Code::BadValue, format!("not supported: {what}"))),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    visit(statement, &mut Refusal)
 }
 
 struct Refusal;
 
-type Flow = ControlFlow<String>;
+fn refused(what: &str) -> Flow {
+    ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, format!("not supported: {what}"))))
+}
 
 /// Refuses the first part that is used.
 fn first(parts: &[(bool, &str)]) -> Flow {
     match parts.iter().find(|(is_used, _)| *is_used) {
-        Some((_, what)) => ControlFlow::Break((*what).to_owned()),
+        Some((_, what)) => refused(what),
         None => ControlFlow::Continue(()),
     }
 }
@@ -35,7 +35,7 @@ fn first(parts: &[(bool, &str)]) -> Flow {
 const SAMPLE: &str = "TABLESAMPLE and SAMPLE; write WHERE random() < 0.01 for one row in a hundred";
 
 impl Visitor for Refusal {
-    type Break = String;
+    type Break = Box<QueryError>;
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
         // Without `..`, so that parts added by a new version of the parser have to be considered here.
@@ -179,7 +179,7 @@ impl Visitor for Refusal {
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Function(Function { parameters, name, .. }) if *parameters != FunctionArguments::None => {
-                ControlFlow::Break(format!("{name}(...)(...): a function has one list of arguments"))
+                refused(&format!("{name}(...)(...): a function has one list of arguments"))
             }
             Expr::Function(function) => first(&[
                 (

@@ -1,11 +1,13 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
 use super::dialect::EbbtideDialect;
+use super::visit::{Flow, each_expr_mut};
 use crate::dml::cast_of;
+use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
-    UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions, visit_expressions_mut,
+    UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
@@ -61,9 +63,9 @@ pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub(super) struct Rewrite;
 
 impl VisitorMut for Rewrite {
-    type Break = ();
+    type Break = Box<QueryError>;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         if let Some(fetch) = query.fetch.take() {
             let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
             let quantity = Some(fetch.quantity.clone().unwrap_or_else(one));
@@ -78,14 +80,14 @@ impl VisitorMut for Rewrite {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
             && is_power(inner)
         {
@@ -102,7 +104,7 @@ impl VisitorMut for Rewrite {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
             Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
@@ -204,7 +206,7 @@ fn expand(call: &Function) -> Option<Expr> {
 /// Parses an expression and substitutes `args` for `$1` and so on.
 fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
     let mut expr = Parser::new(&EbbtideDialect).try_with_sql(text).ok()?.parse_expr().ok()?;
-    let _all = visit_expressions_mut(&mut expr, |expr| {
+    each_expr_mut(&mut expr, &mut |expr| {
         if let Expr::Value(value) = expr
             && let Value::Placeholder(place) = &value.value
             && let Some(arg) = place.strip_prefix('$').and_then(|n| args.get(n.parse::<usize>().ok()?.checked_sub(1)?))
@@ -214,7 +216,6 @@ fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
                 other => Expr::Nested(Box::new(other.clone())),
             };
         }
-        ControlFlow::<()>::Continue(())
     });
     Some(expr)
 }
