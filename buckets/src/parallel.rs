@@ -1,4 +1,4 @@
-//! Work on all cores.
+//! Work on several threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub(crate) fn threads(rows: u64) -> usize {
 /// the threads. The result does not depend on how many there are.
 ///
 /// # Errors
-/// Those of `work`, after which no other number is begun.
+/// That of the lowest number whose work fails. After an error no other number is taken.
 pub fn parallel<T: Send, E: Send>(
     rows: u64,
     count: usize,
@@ -47,9 +47,9 @@ pub fn on_threads<T: Send, E: Send>(
     let next = AtomicUsize::new(0);
     let one = || {
         let at = next.fetch_add(1, Ordering::Relaxed);
-        (at < count).then(|| work(at).map(|done| (at, done)).inspect_err(|_| next.store(count, Ordering::Relaxed)))
+        (at < count).then(|| (at, work(at).inspect_err(|_| next.store(count, Ordering::Relaxed))))
     };
-    let all_left = || std::iter::from_fn(one).collect::<Result<Vec<_>, _>>();
+    let all_left = || std::iter::from_fn(one).collect::<Vec<_>>();
     let mut all = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         let mut all = Vec::new();
@@ -58,15 +58,16 @@ pub fn on_threads<T: Send, E: Send>(
                 threads.extend((0..helpers).map(|_| scope.spawn(all_left)));
             }
             let Some(done) = one() else { break };
-            all.push(done?);
+            all.push(done);
         }
         for thread in threads {
-            all.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            all.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-        Ok(all)
-    })?;
-    all.sort_by_key(|(at, _)| *at);
-    Ok(all.into_iter().map(|(_, value)| value).collect())
+        all
+    });
+    // Numbers are taken in order and what was taken is finished, so the first error here is the same on any number of threads.
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, done)| done).collect()
 }
 
 #[cfg(test)]

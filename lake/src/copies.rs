@@ -10,6 +10,10 @@ use std::sync::Arc;
 pub(crate) struct Copies(pub(crate) Arc<dyn Store>);
 
 impl CopyStore for Copies {
+    fn gets_at_once(&self) -> usize {
+        self.0.gets_at_once()
+    }
+
     fn get(&self, name: &str) -> Result<Option<Bytes>, SinkError> {
         Ok(self.0.get(name)?)
     }

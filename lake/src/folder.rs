@@ -1,6 +1,6 @@
 //! A folder as a store. Everything is synced before it has its name.
 
-use crate::store::{Object, Store, StoreError};
+use crate::store::{Object, REQUESTS_AT_ONCE, Store, StoreError};
 use bytes::Bytes;
 use ebbtide::fs::{Fs, RealFs};
 use ebbtide::ttl::{Clock, SystemClock};
@@ -54,6 +54,10 @@ impl Folder {
 }
 
 impl Store for Folder {
+    fn gets_at_once(&self) -> usize {
+        REQUESTS_AT_ONCE
+    }
+
     fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         match self.fs.read(&self.path(name)) {
             Ok(content) => Ok(Some(content.into())),

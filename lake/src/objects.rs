@@ -3,7 +3,7 @@
 //! Requests run on threads of their own, so that they can be waited for anywhere. Requests that are refused because there are too
 //! many (429, 503), and those that fail on the way, are repeated with growing pauses, for [`RETRIES_FOR`] at most.
 
-use crate::store::{Object, Store, StoreError};
+use crate::store::{Object, REQUESTS_AT_ONCE, Store, StoreError};
 use bytes::Bytes;
 use ebbtide::ttl::{Clock, SystemClock};
 use futures::{StreamExt, TryStreamExt};
@@ -23,8 +23,8 @@ const RETRIES_FOR: Duration = Duration::from_secs(20);
 /// How long one request may take, and how long a connection.
 const REQUEST: Duration = Duration::from_secs(60);
 const CONNECTION: Duration = Duration::from_secs(5);
-/// Parts of an object that are fetched at the same time.
-const REQUESTS_AT_ONCE: usize = 8;
+/// A larger object is fetched in parts of this size: each is repeated by itself, and takes less than a request may.
+const PART_BYTES: u64 = 8 << 20;
 
 /// A prefix of a bucket or container.
 pub(crate) struct Objects {
@@ -105,10 +105,24 @@ fn shown(error: &Error) -> StoreError {
 }
 
 impl Store for Objects {
+    fn gets_at_once(&self) -> usize {
+        REQUESTS_AT_ONCE
+    }
+
     fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         let path = self.path(name);
-        match self.run(|store| async move { store.get(&path).await?.bytes().await }) {
-            Ok(content) => Ok(Some(content)),
+        let found = self.run(|store| async move {
+            let found = store.get(&path).await?;
+            let bytes = found.meta.size;
+            Ok((bytes, if bytes > PART_BYTES { None } else { Some(found.bytes().await?) }))
+        });
+        match found {
+            Ok((_, Some(content))) => Ok(Some(content)),
+            Ok((bytes, None)) => {
+                let starts = (0..bytes).step_by(PART_BYTES as usize);
+                let parts: Vec<_> = starts.map(|start| start..bytes.min(start + PART_BYTES)).collect();
+                Ok(Some(self.get_ranges(name, &parts)?.concat().into()))
+            }
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(shown(&error)),
         }
@@ -180,5 +194,24 @@ impl Store for Objects {
 
     fn now(&self) -> i64 {
         i64::try_from(self.clock.now().nanos().div_euclid(1_000_000)).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::memory::InMemory;
+
+    #[test]
+    fn objects_of_one_part_and_of_several_are_read_as_they_were_written() {
+        let objects =
+            Objects { store: Arc::new(InMemory::new()), prefix: Path::from("prefix"), clock: SystemClock::new() };
+        let part = usize::try_from(PART_BYTES).unwrap();
+        for bytes in [0, 1, part, part + 1, 3 * part, 3 * part + 17] {
+            let content: Bytes = (0..bytes).map(|at| (at / 7) as u8).collect();
+            objects.put("object", content.clone()).unwrap();
+            assert!(objects.get("object").unwrap() == Some(content), "{bytes} bytes");
+        }
+        assert_eq!(objects.get("missing").unwrap(), None);
     }
 }

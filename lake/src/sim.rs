@@ -33,6 +33,7 @@ struct State {
     /// The request from which on nothing arrives any more.
     stops_at: Option<u64>,
     bytes_read: u64,
+    gets_at_once: usize,
 }
 
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl SimStore {
         let store = SimStore::default();
         {
             let mut state = store.0.lock();
-            (state.random, state.one_in) = (seed, one_in);
+            (state.random, state.one_in, state.gets_at_once) = (seed, one_in, 1);
         }
         store
     }
@@ -129,6 +130,11 @@ impl SimStore {
     /// Sets how many requests are there for each that fails.
     pub fn fail_one_in(&self, one_in: u64) {
         self.0.lock().one_in = one_in;
+    }
+
+    /// Sets how many objects to get at once. With more than one, the order of requests differs between runs.
+    pub fn set_gets_at_once(&self, gets: usize) {
+        self.0.lock().gets_at_once = gets;
     }
 
     /// Sets whether the store can be reached.
@@ -186,6 +192,10 @@ impl SimStore {
 }
 
 impl Store for SimStore {
+    fn gets_at_once(&self) -> usize {
+        self.0.lock().gets_at_once
+    }
+
     fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         let mut state = self.0.lock();
         state.read()?;

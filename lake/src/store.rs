@@ -4,10 +4,18 @@ use bytes::Bytes;
 use std::fmt;
 use std::ops::Range;
 
+/// How many requests real stores are sent at once.
+pub(crate) const REQUESTS_AT_ONCE: usize = 8;
+
 /// Objects by name. Names have `/` between their parts.
 ///
 /// A call that fails may have had its effect all the same, or have it later.
 pub trait Store: fmt::Debug + Send + Sync {
+    /// How many objects to get at once. One, unless the store answers several together faster.
+    fn gets_at_once(&self) -> usize {
+        1
+    }
+
     /// The content of an object, if there is one of this name.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use crate::files::{FileName, collection_of};
 use crate::fs::{FileLock, Fs, replace, write_synced};
 use crate::manifest::ManifestWriter;
 use crate::open::{list, refuse_foreign, state_of, take_lock};
+use crate::sync::{Condvar, Mutex};
 use crate::wal::log_of;
 use ebbtide_buckets::on_threads;
 use ebbtide_ttl::{Clock, Code};
@@ -18,11 +19,40 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files that are fetched at once: while one waits for the store or the disk, others are checked and written.
-const FETCHES_AT_ONCE: usize = 8;
+/// How many bytes of files are fetched at once; a larger file is fetched alone.
+const BYTES_AT_ONCE: u64 = 256 << 20;
 
-/// Files of fewer bytes in all are fetched one after the other.
-const AT_ONCE_BYTES_MIN: u64 = 64 << 20;
+/// Bytes of files that are being fetched, [`BYTES_AT_ONCE`] at most.
+#[derive(Default)]
+struct InProgress {
+    bytes: Mutex<u64>,
+    less: Condvar,
+}
+
+impl InProgress {
+    /// Waits until this many bytes more may be fetched. They count until what is returned is dropped.
+    fn wait_for(&self, bytes: u64) -> Part<'_> {
+        let bytes = bytes.min(BYTES_AT_ONCE);
+        let mut all = self.bytes.lock();
+        while *all + bytes > BYTES_AT_ONCE {
+            self.less.wait(&mut all);
+        }
+        *all += bytes;
+        Part { of: self, bytes }
+    }
+}
+
+struct Part<'a> {
+    of: &'a InProgress,
+    bytes: u64,
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        *self.of.bytes.lock() -= self.bytes;
+        self.of.less.notify_all();
+    }
+}
 
 /// A folder that gets a copy, locked.
 #[derive(Debug)]
@@ -80,15 +110,27 @@ impl<'a> CopyFolder<'a> {
                 self.fs.remove(&path).map_err(|e| Error::io("remove", &path, &e))?;
             }
         }
-        let files: Vec<&CopiedFile> = files.values().collect();
-        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
-        let threads = if bytes < AT_ONCE_BYTES_MIN { 1 } else { FETCHES_AT_ONCE };
-        let fetched = on_threads(threads, files.len(), &|| true, |at| self.fetch(store, files[at]))?;
-        Ok(fetched.into_iter().sum())
+        self.fetch_each(store, files.values())
+    }
+
+    /// Fetches files that are not there yet, several at once if that is faster. Returns how many bytes were fetched.
+    pub(super) fn fetch_each<'f>(
+        &self,
+        store: &dyn CopyStore,
+        files: impl IntoIterator<Item = &'f CopiedFile>,
+    ) -> Result<u64> {
+        let by_path: BTreeMap<&str, &CopiedFile> = files.into_iter().map(|file| (&*file.path, file)).collect();
+        let files: Vec<&CopiedFile> = by_path.into_values().collect();
+        let in_progress = InProgress::default();
+        let fetched = on_threads(store.gets_at_once(), files.len(), &|| true, |at| {
+            let _part = in_progress.wait_for(files[at].bytes);
+            self.fetch(store, files[at])
+        })?;
+        Ok(fetched.into_iter().fold(0, u64::saturating_add))
     }
 
     /// Fetches a file, if it is not there yet; returns how many bytes that were.
-    pub(super) fn fetch(&self, store: &dyn CopyStore, file: &CopiedFile) -> Result<u64> {
+    fn fetch(&self, store: &dyn CopyStore, file: &CopiedFile) -> Result<u64> {
         let object = file.object();
         if !is_segment(&file.path) {
             return Err(damaged(&object, "its path is not that of a segment"));
@@ -140,3 +182,6 @@ fn is_segment(path: &str) -> bool {
         None => FileName::segment(path).is_some(),
     }
 }
+
+#[cfg(test)]
+mod tests;

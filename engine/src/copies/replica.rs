@@ -199,25 +199,25 @@ impl Replica {
         let Some((position, until, loaded)) = found.filter(|(position, ..)| *position != self.position) else {
             return Ok(0);
         };
-        loaded.files.values().try_for_each(|file| self.take(file))?;
+        self.take(loaded.files.values())?;
         self.records.clone_from(&loaded.records);
         let next = state_from(&self.fs, &self.dir, loaded, self.db.engine.settings.cache_bytes_max)?;
         self.publish(next, position, until, true);
         Ok(1)
     }
 
-    /// Fetches a file, unless that is done on demand.
-    fn take(&self, file: &CopiedFile) -> Result<()> {
+    /// Fetches files, unless that is done on demand.
+    fn take<'f>(&self, files: impl IntoIterator<Item = &'f CopiedFile>) -> Result<()> {
         match &self.on_demand {
-            Some(fs) => fs.add(file),
-            None => drop(CopyFolder::of_replica(&self.fs, &self.dir).fetch(self.store.as_ref(), file)?),
+            Some(fs) => files.into_iter().for_each(|file| fs.add(file)),
+            None => drop(CopyFolder::of_replica(&self.fs, &self.dir).fetch_each(self.store.as_ref(), files)?),
         }
         Ok(())
     }
 
     /// Applies the pieces up to a point.
     fn apply(&mut self, position: Position, pieces: Vec<Piece>) -> Result<()> {
-        pieces.iter().flat_map(|piece| &piece.head.files).try_for_each(|file| self.take(file))?;
+        self.take(pieces.iter().flat_map(|piece| &piece.head.files))?;
         let engine = &self.db.engine;
         let mut next = engine.state.read().clone();
         let mut records = self.records.clone();
@@ -237,7 +237,7 @@ impl Replica {
                     }
                 }
                 (None, Some(base)) => {
-                    base.files.iter().try_for_each(|file| self.take(file))?;
+                    self.take(&base.files)?;
                     let loaded = Loaded { edits: vec![base.checkpoint], ..Loaded::default() };
                     next = state_from(&self.fs, &self.dir, loaded, engine.settings.cache_bytes_max)?;
                     changed = None;
