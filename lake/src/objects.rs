@@ -11,7 +11,9 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
-use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig};
+use object_store::{
+    ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, mpsc};
@@ -100,6 +102,25 @@ impl Objects {
     }
 }
 
+impl Objects {
+    /// Parts of an object, several at a time; if a tag is given, only of the version that has it.
+    fn parts(&self, name: &str, ranges: &[Range<u64>], tag: Option<String>) -> Result<Vec<Bytes>, StoreError> {
+        let (path, wanted) = (self.path(name), ranges.to_vec());
+        let parts = self.run(|store| async move {
+            let get = async |range: Range<u64>| {
+                let options = GetOptions::new().with_range(Some(range)).with_if_match(tag.clone());
+                store.get_opts(&path, options).await?.bytes().await
+            };
+            futures::stream::iter(wanted.into_iter().map(get)).buffered(REQUESTS_AT_ONCE).try_collect::<Vec<_>>().await
+        });
+        let parts = parts.map_err(|error| shown(&error))?;
+        match parts.iter().zip(ranges).all(|(part, range)| part.len() as u64 == range.end - range.start) {
+            true => Ok(parts),
+            false => Err(StoreError::new(&format!("{name} is shorter than it was"))),
+        }
+    }
+}
+
 fn shown(error: &Error) -> StoreError {
     StoreError::new(&error.to_string())
 }
@@ -113,15 +134,16 @@ impl Store for Objects {
         let path = self.path(name);
         let found = self.run(|store| async move {
             let found = store.get(&path).await?;
-            let bytes = found.meta.size;
-            Ok((bytes, if bytes > PART_BYTES { None } else { Some(found.bytes().await?) }))
+            let meta = found.meta.clone();
+            let content = if meta.size > PART_BYTES { None } else { Some(found.bytes().await?) };
+            Ok((meta, content))
         });
         match found {
             Ok((_, Some(content))) => Ok(Some(content)),
-            Ok((bytes, None)) => {
-                let starts = (0..bytes).step_by(PART_BYTES as usize);
-                let parts: Vec<_> = starts.map(|start| start..bytes.min(start + PART_BYTES)).collect();
-                Ok(Some(self.get_ranges(name, &parts)?.concat().into()))
+            Ok((meta, None)) => {
+                let starts = (0..meta.size).step_by(PART_BYTES as usize);
+                let parts: Vec<_> = starts.map(|start| start..meta.size.min(start + PART_BYTES)).collect();
+                Ok(Some(self.parts(name, &parts, meta.e_tag)?.concat().into()))
             }
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(shown(&error)),
@@ -140,16 +162,7 @@ impl Store for Objects {
 
     /// Several at a time.
     fn get_ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, StoreError> {
-        let (path, wanted) = (self.path(name), ranges.to_vec());
-        let parts = self.run(|store| async move {
-            let get = |range: Range<u64>| store.get_range(&path, range);
-            futures::stream::iter(wanted.into_iter().map(get)).buffered(REQUESTS_AT_ONCE).try_collect::<Vec<_>>().await
-        });
-        let parts = parts.map_err(|error| shown(&error))?;
-        match parts.iter().zip(ranges).all(|(part, range)| part.len() as u64 == range.end - range.start) {
-            true => Ok(parts),
-            false => Err(StoreError::new(&format!("{name} is shorter than it was"))),
-        }
+        self.parts(name, ranges, None)
     }
 
     fn put(&self, name: &str, content: Bytes) -> Result<(), StoreError> {

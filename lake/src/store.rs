@@ -4,14 +4,14 @@ use bytes::Bytes;
 use std::fmt;
 use std::ops::Range;
 
-/// How many requests real stores are sent at once.
+/// How many objects are fetched from a real store at once, and how many parts of each.
 pub(crate) const REQUESTS_AT_ONCE: usize = 8;
 
 /// Objects by name. Names have `/` between their parts.
 ///
 /// A call that fails may have had its effect all the same, or have it later.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// How many objects to get at once. One, unless the store answers several together faster.
+    /// How many objects to get at once, each by a thread of its own. One, unless the store answers several together faster.
     fn gets_at_once(&self) -> usize {
         1
     }

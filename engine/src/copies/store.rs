@@ -10,7 +10,7 @@ use std::fmt;
 ///
 /// A call that fails may have had its effect all the same, or have it later.
 pub trait CopyStore: fmt::Debug + Send + Sync {
-    /// How many objects to get at once. One, unless the store answers several together faster.
+    /// How many objects to get at once, each by a thread of its own. One, unless the store answers several together faster.
     fn gets_at_once(&self) -> usize {
         1
     }
