@@ -359,11 +359,10 @@ fn files_that_are_fetched_at_once_are_those_of_the_copy_and_a_damaged_one_is_nam
     shipper.ship_now().unwrap();
     let replica_of = machine.another();
     let mut replica = builder(&replica_of).follow(URL).unwrap();
-    // Partitions of time, each with a file of its own.
-    for day in 1..=20 {
-        c.insert_documents(&[reading(day * 24 * HOUR, day)]).unwrap();
+    for number in 1..=20 {
+        c.insert_documents(&[reading(number, number)]).unwrap();
+        db.flush().unwrap();
     }
-    db.flush().unwrap();
     shipper.ship_now().unwrap();
     let target = machine.another();
     let restored = builder(&target).restore(URL, None).unwrap();
