@@ -1,4 +1,5 @@
-//! A simulated store, for tests: it loses requests and answers, lets them have their effect later, and lists what is out of date.
+//! A simulated store, for tests: it loses requests and answers, lets requests have their effect later or twice, and lists what is out of
+//! date.
 
 use crate::copies::Copies;
 use crate::reader::FileCache;
@@ -64,10 +65,11 @@ impl State {
         if self.one_in == 0 || !self.next().is_multiple_of(self.one_in) {
             return Ok(Fate::Done);
         }
-        match self.next() % 4 {
+        match self.next() % 5 {
             0 => Err(StoreError::new("503 slow down")),
             1 => Ok(Fate::Lost),
             2 => Ok(Fate::Late),
+            3 => Ok(Fate::Repeated),
             _ => Ok(Fate::Unanswered),
         }
     }
@@ -84,6 +86,10 @@ impl State {
         let lost = || StoreError::new("the connection was lost");
         match self.begin()? {
             Fate::Done => Ok(self.store(&put)),
+            Fate::Repeated => {
+                self.store(&put);
+                Ok(self.store(&put))
+            }
             Fate::Lost => Err(lost()),
             Fate::Unanswered => {
                 self.store(&put);
@@ -98,7 +104,7 @@ impl State {
 
     fn read(&mut self) -> Result<(), StoreError> {
         match self.begin()? {
-            Fate::Done => Ok(()),
+            Fate::Done | Fate::Repeated => Ok(()),
             _ => Err(StoreError::new("the connection was lost")),
         }
     }
@@ -113,6 +119,8 @@ enum Fate {
     Unanswered,
     /// It arrives later.
     Late,
+    /// It arrives twice, since no answer came in time, and the second one is answered.
+    Repeated,
 }
 
 impl SimStore {

@@ -8,6 +8,7 @@ use ebbtide::{Builder, CollectionOptions, Database, DocumentsOptions, ScanReques
 use ebbtide_lake::sim::SimStore;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Barrier;
 use std::time::Duration;
 
 pub(crate) const URL: &str = "s3://sim/copy";
@@ -202,6 +203,45 @@ fn a_promoted_replica_is_the_only_primary() {
 }
 
 #[test]
+fn of_three_that_are_promoted_at_the_same_time_one_is_the_primary() {
+    for round in 0..30 {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        weather(&db).insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+        shipper_of(&machine, None).ship_now().unwrap();
+        let machines = [machine.another(), machine.another(), machine.another()];
+        let start = Barrier::new(machines.len());
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let promote = |machine| {
+                start.wait();
+                builder(machine).promote(URL)
+            };
+            let threads: Vec<_> = machines.iter().map(|machine| scope.spawn(move || promote(machine))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let mut promoted = Vec::new();
+        for (machine, outcome) in machines.iter().zip(outcomes) {
+            match outcome {
+                Ok(restored) => promoted.push((restored.epoch, machine)),
+                Err(error) => assert_eq!(error.code(), Code::LockBusy, "round {round}: {error}"),
+            }
+        }
+        promoted.sort_by_key(|(epoch, _)| *epoch);
+        assert!(promoted.windows(2).all(|two| two[0].0 < two[1].0), "round {round}: each has an epoch of its own");
+        let (_, winner) = promoted.pop().expect("one of them is promoted");
+        for (_, machine) in promoted {
+            // It was the primary until the next one was promoted.
+            let refused = builder(machine).open().and_then(|_db| shipper_of(machine, None).ship_now().map(drop));
+            assert_eq!(refused.unwrap_err().code(), Code::NotWritable, "round {round}");
+        }
+        let new = open(winner);
+        new.collection("weather").unwrap().insert_documents(&[reading(5, 200)]).unwrap();
+        shipper_of(winner, None).ship_now().unwrap();
+        assert_eq!(content(&restored_from(&machine, None).1, at(0)), content(&new, at(0)), "round {round}");
+    }
+}
+
+#[test]
 fn of_two_that_ship_one_folder_the_second_goes_on() {
     let machine = World::new(SimStore::new(1, 0));
     let db = open(&machine);
@@ -346,6 +386,35 @@ fn damage_in_the_store_is_found_and_nothing_half_restored_opens() {
         builder(&target).restore(URL, None).unwrap();
         assert_eq!(content(&open(&target), at(0)), content(&db, at(0)));
     }
+}
+
+#[test]
+fn a_store_that_is_away_for_a_day_costs_nothing_but_lag() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    c.insert_documents(&[reading(0, 0)]).unwrap();
+    let shipped = shipper.ship_now().unwrap();
+    let before = content(&db, at(0));
+    machine.store.set_away(true);
+    for hour in 1..=24 {
+        machine.clock.set(at(hour * HOUR));
+        c.insert_documents(&[reading(hour * HOUR, hour)]).unwrap();
+        db.flush().unwrap();
+        db.compact(None).unwrap();
+        db.sweep().unwrap();
+        let error = shipper.ship_now().unwrap_err();
+        assert_eq!(error.code(), Code::HostUnreachable, "{error}");
+    }
+    // What was shipped can still be restored: nothing of it was removed.
+    machine.store.set_away(false);
+    assert_eq!(content(&restored_from(&machine, None).1, at(0)), before);
+    let again = shipper.ship_now().unwrap();
+    assert_eq!((again.epoch, again.shipped_until), (shipped.epoch, Some(at(24 * HOUR))));
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(24 * HOUR)), content(&db, at(24 * HOUR)));
+    assert_eq!(restored.verify().unwrap().faults, Vec::<String>::new());
 }
 
 #[test]
