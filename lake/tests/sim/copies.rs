@@ -2,7 +2,7 @@
 
 use crate::world::{HOUR, ROOT, World, at, reading};
 use ebbtide::bson::doc;
-use ebbtide::fs::Fs;
+use ebbtide::fs::{Fs, sim::Variant};
 use ebbtide::ttl::{Code, Filter, Timestamp, Value};
 use ebbtide::{Builder, CollectionOptions, Database, DocumentsOptions, ScanRequest, Settings, ShipOptions, Shipper};
 use ebbtide_lake::sim::SimStore;
@@ -385,6 +385,56 @@ fn damage_in_the_store_is_found_and_nothing_half_restored_opens() {
         // The same call goes on.
         builder(&target).restore(URL, None).unwrap();
         assert_eq!(content(&open(&target), at(0)), content(&db, at(0)));
+    }
+}
+
+/// A copy, and a database in which there is more to ship.
+fn changed(machine: &World) -> (Database, Shipper) {
+    let db = open(machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(machine, Some(0));
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    shipper.ship_now().unwrap();
+    machine.clock.set(at(100));
+    c.insert_documents(&(30..40).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    db.compact(None).unwrap();
+    c.delete(&Filter::eq("v", Value::Int(7))).unwrap();
+    c.insert_documents(&(40..50).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    (db, shipper)
+}
+
+#[test]
+fn a_crash_at_any_step_of_shipping_leaves_a_copy_that_can_be_restored() {
+    let machine = World::new(SimStore::new(1, 0));
+    let (db, mut shipper) = changed(&machine);
+    let (steps, requests) = (machine.fs.mutating_ops(), machine.store.requests());
+    let before = content(&restored_from(&machine, None).1, at(100));
+    let after = content(&db, at(100));
+    let read = machine.store.requests() - requests;
+    shipper.ship_now().unwrap();
+    let (steps, requests) = (machine.fs.mutating_ops() - steps, machine.store.requests() - requests - read);
+    assert!(before != after && requests > 2, "{steps} {requests}");
+    let of_the_disk = (0..steps).map(|step| (Some(step), None));
+    for (step, request) in of_the_disk.chain((0..requests).map(|request| (None, Some(request)))) {
+        for variant in [Variant::V0, Variant::V1, Variant::V3] {
+            let machine = World::new(SimStore::new(1, 0));
+            let (db, mut shipper) = changed(&machine);
+            if let Some(step) = step {
+                machine.fs.stop_after(step);
+            }
+            machine.store.stop_after(request);
+            drop(shipper.ship_now());
+            machine.store.stop_after(None);
+            let restored = content(&restored_from(&machine, None).1, at(100));
+            assert!(restored == before || restored == after, "{step:?} {request:?}: {restored:?}");
+            let machine = machine.on(machine.fs.crash(variant, step.unwrap_or(0)));
+            drop((db, shipper));
+            let db = open(&machine);
+            assert_eq!(content(&db, at(100)), after, "{step:?} {request:?}");
+            shipper_of(&machine, Some(0)).ship_now().unwrap();
+            assert_eq!(content(&restored_from(&machine, None).1, at(100)), after, "{step:?} {request:?}");
+        }
     }
 }
 

@@ -284,6 +284,55 @@ fn a_version_has_what_is_visible_until_the_next_one() {
     assert!(db.publish_now("weather").is_err());
 }
 
+/// A table with a version, and a database in which there is more to publish.
+fn changed(world: &World) -> Database {
+    let db = world.open();
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
+    db.publish("weather", URL, 60).unwrap();
+    c.delete(&Filter::eq("v", Value::Int(20))).unwrap();
+    c.insert_documents(&(30..40).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
+    world.clock.set(at(HOUR + 500));
+    // Files that no version names are removed too.
+    world.store.advance(2 * 3_600_000);
+    db
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_version_leaves_a_whole_version() {
+    let now = at(HOUR + 500 + AHEAD);
+    let world = World::new(SimStore::new(1, 0));
+    let db = changed(&world);
+    let (steps, requests) = (world.fs.mutating_ops(), world.store.requests());
+    let before = world.published();
+    db.publish_now("weather").unwrap();
+    let after = world.published();
+    assert_eq!(after, visible(&db, now));
+    assert_ne!(before, after);
+    let (steps, requests) = (world.fs.mutating_ops() - steps, world.store.requests() - requests);
+    assert!(steps > 1 && requests > 2, "{steps} {requests}");
+    let of_the_disk = (0..steps).map(|step| (Some(step), None));
+    for (step, request) in of_the_disk.chain((0..requests).map(|request| (None, Some(request)))) {
+        for variant in [Variant::V0, Variant::V1, Variant::V3] {
+            let world = World::new(SimStore::new(1, 0));
+            let db = changed(&world);
+            if let Some(step) = step {
+                world.fs.stop_after(step);
+            }
+            world.store.stop_after(request);
+            drop(db.publish_now("weather"));
+            world.store.stop_after(None);
+            let published = world.published();
+            assert!(published == before || published == after, "{step:?} {request:?}: {published:?}");
+            let world = world.on(world.fs.crash(variant, step.unwrap_or(0)));
+            drop(db);
+            let db = world.open();
+            db.publish_now("weather").unwrap();
+            assert_eq!(world.published(), visible(&db, now), "{step:?} {request:?}");
+        }
+    }
+}
+
 #[test]
 fn nothing_is_written_while_nothing_changes_and_nothing_expires() {
     let world = World::new(SimStore::new(1, 0));
