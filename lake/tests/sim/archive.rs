@@ -557,6 +557,34 @@ fn vacuum_removes_what_no_version_names_and_verify_finds_damage() {
 }
 
 #[test]
+fn a_vacuum_that_is_interrupted_at_any_request_removes_nothing_that_a_version_names() {
+    use ebbtide::ArchivePlaces;
+    for request in 0.. {
+        let world = World::new(SimStore::new(1, 0));
+        let db = filled(&world);
+        world.clock.set(at(2 * HOUR));
+        db.sweep().unwrap();
+        for left in 0..5 {
+            world.store.tamper(&format!("{left:032}.parquet"), bytes::Bytes::from_static(b"left over"));
+        }
+        let named = world.store.names().len() - 5;
+        world.store.advance(2 * 3_600_000);
+        let place = SimLake::new(&world.store).open("").unwrap();
+        world.store.stop_after(Some(request));
+        let is_done = place.vacuum().is_ok();
+        world.store.stop_after(None);
+        assert_eq!(all(&db), numbers(0..30), "after {request} requests");
+        let again = SimLake::new(&world.store).open("").unwrap();
+        again.vacuum().unwrap();
+        assert_eq!((world.store.names().len(), all(&db)), (named, numbers(0..30)), "after {request} requests");
+        if is_done {
+            assert!(request > 5, "{request}");
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_log_of_hundreds_of_versions_is_read_from_its_checkpoint() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();

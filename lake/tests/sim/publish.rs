@@ -334,6 +334,32 @@ fn a_crash_at_any_step_of_a_version_leaves_a_whole_version() {
 }
 
 #[test]
+fn a_clock_that_jumps_while_a_table_is_published_removes_no_file_and_its_return_brings_the_rows_back() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    weather(&db).insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    world.clock.set(at(100));
+    assert_eq!(db.sweep().unwrap().held, None);
+    db.publish("weather", URL, 60).unwrap();
+    let files =
+        |world: &World| world.store.names().into_iter().filter(|name| name.ends_with(".parquet")).collect::<Vec<_>>();
+    let before = files(&world);
+    let wrong = at(1000 * 24 * HOUR);
+    world.clock.jump(wrong);
+    for _ in 0..3 {
+        world.store.advance(2 * 3_600_000);
+        db.publish_now("weather").unwrap();
+        assert!(db.sweep().unwrap().held.is_some());
+        assert_eq!(world.published(), visible(&db, wrong), "as queries at this time");
+        assert!(before.iter().all(|file| files(&world).contains(file)));
+    }
+    world.clock.jump(at(200));
+    assert_eq!(db.sweep().unwrap().held, None);
+    db.publish_now("weather").unwrap();
+    assert_eq!(world.published(), (0..30).collect::<Vec<_>>());
+}
+
+#[test]
 fn nothing_is_written_while_nothing_changes_and_nothing_expires() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
