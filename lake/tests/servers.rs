@@ -229,6 +229,34 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
     }
 }
 
+#[test]
+fn the_views_of_a_published_table_leave_out_what_has_expired() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(at(0));
+    let db = open(folder.path(), &clock);
+    let place = folder.path().join("table");
+    // By the clock of a program that reads today, what is on the roof has expired, and the rest has not.
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(i64::from(i32::MAX));
+    let c = db.create_collection("weather", options).unwrap();
+    let short = serde_json::json!({"createIndexes": "weather", "indexes": [{"key": {"t": 1}, "name": "short",
+        "expireAfterSeconds": 1200, "partialFilterExpression": {"sensor.name": "roof"}}]});
+    db.run_command(&short).unwrap();
+    let reading = |v: i64| {
+        let name = if v % 3 == 0 { "roof" } else { "cellar's" };
+        let sensor = Value::Object(vec![("name".into(), Value::from(name))]);
+        Value::Object(vec![("t".into(), Value::Date(at(v))), ("sensor".into(), sensor), ("v".into(), Value::Int(v))])
+    };
+    c.insert_documents(&(0..300).map(reading).collect::<Vec<_>>()).unwrap();
+    let made = db.publish("weather", &format!("file://{}", place.display()), 60).unwrap();
+    assert_eq!(made.measurements, 300);
+    let Some(python) = python_with("duckdb, duckdb_extension_delta, chdb") else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/read_views.py");
+    let output = Command::new(python).arg(script).arg(&place).arg("weather").output().unwrap();
+    let sum: i64 = (0..300).filter(|v| v % 3 != 0).sum();
+    let expected = format!("duckdb 200 {sum}\nclickhouse 200 {sum}\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// A server that ends with the test.
 struct Server(Child);
 
