@@ -401,6 +401,7 @@ fn on_a_server() {
 }
 
 /// The files in a folder, at any depth, in which there are these bytes.
+#[expect(clippy::disallowed_methods, reason = "looks at files as another program does")]
 fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -430,7 +431,9 @@ fn copies_on_a_server(folder: &Path, clock: &VirtualClock, db: &Database, url: &
     // An object that is fetched in parts.
     let mut bits = 1_u64;
     let words = std::iter::repeat_with(|| {
-        (bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17);
+        bits ^= bits << 13;
+        bits ^= bits >> 7;
+        bits ^= bits << 17;
         bits.to_le_bytes()
     });
     let bytes: Vec<u8> = words.take(10 << 17).flatten().collect();
