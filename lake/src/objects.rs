@@ -100,9 +100,7 @@ impl Objects {
             _ => wait()?,
         }
     }
-}
 
-impl Objects {
     /// Parts of an object, several at a time; if a tag is given, only of the version that has it.
     fn parts(&self, name: &str, ranges: &[Range<u64>], tag: Option<String>) -> Result<Vec<Bytes>, StoreError> {
         let (path, wanted) = (self.path(name), ranges.to_vec());

@@ -12,12 +12,12 @@ use std::ops::ControlFlow;
 /// Whether a visit continues. It ends early only with an error.
 pub(super) type Flow = ControlFlow<Box<QueryError>>;
 
-/// Visits a node and all within it.
+/// Visits a node and everything in it.
 pub(super) fn visit(node: &impl Visit, visitor: &mut dyn Visitor<Break = Box<QueryError>>) -> Result<()> {
     result(node.visit(&mut AnyVisitor(visitor)))
 }
 
-/// Visits a node and all within it, each of which the visitor may change.
+/// Visits a node and everything in it. The visitor may change what it visits.
 pub(super) fn visit_mut(node: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = Box<QueryError>>) -> Result<()> {
     result(node.visit(&mut AnyVisitorMut(visitor)))
 }
@@ -66,7 +66,7 @@ struct AnyVisitor<'a>(&'a mut dyn Visitor<Break = Box<QueryError>>);
 /// Any visitor that may change what it visits.
 struct AnyVisitorMut<'a>(&'a mut dyn VisitorMut<Break = Box<QueryError>>);
 
-/// Hooks that call those of the visitor within.
+/// The methods of a visitor, each of which calls that of the visitor it wraps.
 macro_rules! forward {
     ($($before:ident $after:ident $node:ty,)*) => {
         type Break = Box<QueryError>;
