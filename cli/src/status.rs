@@ -3,7 +3,9 @@
 use crate::args::{Cli, StatusArgs};
 use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, say};
-use ebbtide::{BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, RuleInfo, RungInfo, Snapshot};
+use ebbtide::{
+    BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, FailingPlace, RuleInfo, RungInfo, Snapshot,
+};
 use ebbtide_query::system;
 use ebbtide_ttl::{Timestamp, retention_text};
 
@@ -47,10 +49,13 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints how far the database is shipped, and what holds its sweeps.
+/// Prints how far the database is shipped, what cannot be written to, and what holds its sweeps.
 fn copies(database: &Database) -> Result<(), Failure> {
     if let Some((note, behind)) = database.shipped()? {
         say!("shipped to {} until {}; {} since", note.url, note.until, counted(behind, "log record"));
+    }
+    for FailingPlace { what, url, since, error, .. } in database.failing_places()? {
+        say!("note: the {what} at {url} has failed since {since}: {error}");
     }
     if let Some(held) = database.clock_held() {
         say!("note: {held}");

@@ -6,6 +6,7 @@ use crate::archive::ArchiveSlot;
 use crate::clean_shutdown::ShutdownMarker;
 use crate::copies::{CopiesStatus, CopyHold, Writer};
 use crate::error::{Error, Result};
+use crate::failing::Failing;
 use crate::files::FileName;
 use crate::fs::{FileLock, Fs};
 use crate::insert::queue::InsertQueue;
@@ -55,6 +56,8 @@ pub(crate) struct Engine {
     pub(crate) requests: Requests,
     /// What is known of the copy that this database is shipped to, or that it follows.
     pub(crate) copies: CopiesStatus,
+    /// Archives and tables that could not be written to.
+    pub(crate) failing: Failing,
     poison: Mutex<Option<Error>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -106,6 +109,7 @@ impl Engine {
             object_ids: object_ids(),
             requests: Requests::new(),
             copies: CopiesStatus::default(),
+            failing: Failing::default(),
             poison: Mutex::new(None),
             lock: Mutex::new(opened.lock),
         }

@@ -40,6 +40,8 @@ pub(crate) enum FileName {
     SweepsHeld,
     /// The folder is a replica, or is being restored.
     Copy,
+    /// Archives and tables that could not be written to.
+    Failing,
 }
 
 impl FileName {
@@ -57,6 +59,7 @@ impl FileName {
             "SHIP" => Some(FileName::Shipping),
             "HELD" => Some(FileName::SweepsHeld),
             "COPY" => Some(FileName::Copy),
+            "FAILING" => Some(FileName::Failing),
             COMPACT_FIRST => Some(FileName::CompactFirst),
             _ => {
                 let log = name.strip_prefix("wal-").and_then(|name| name.strip_suffix(".log"));
@@ -212,6 +215,7 @@ impl Display for FileName {
             FileName::Shipping => f.write_str("SHIP"),
             FileName::SweepsHeld => f.write_str("HELD"),
             FileName::Copy => f.write_str("COPY"),
+            FileName::Failing => f.write_str("FAILING"),
         }
     }
 }

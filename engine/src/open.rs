@@ -471,7 +471,7 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
             // A later manifest than the one of that shutdown has begun.
             Some(FileName::ShutdownMarker) => true,
             Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst) => false,
-            Some(FileName::Shipping | FileName::SweepsHeld | FileName::Copy) => false,
+            Some(FileName::Shipping | FileName::SweepsHeld | FileName::Copy | FileName::Failing) => false,
             None => files::is_temporary(name),
         };
         if leftover {

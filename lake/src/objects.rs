@@ -12,7 +12,8 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
-    ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+    BackoffConfig, ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    RetryConfig,
 };
 use std::fmt;
 use std::ops::Range;
@@ -22,6 +23,9 @@ use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
 /// For how long a request is repeated.
 const RETRIES_FOR: Duration = Duration::from_secs(20);
+/// A pause between repeated requests is random: at most this many times the one before, and at most this long.
+const PAUSES_GROW: f64 = 3.0;
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long one request may take, and how long a connection.
 const REQUEST: Duration = Duration::from_secs(60);
 const CONNECTION: Duration = Duration::from_secs(5);
@@ -48,7 +52,9 @@ impl Objects {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| StoreError::new("not a URL"))?;
         let path = rest.split_once('/').map_or("", |(_, path)| path);
         let prefix = Path::parse(path.trim_matches('/')).map_err(|error| StoreError::new(&error.to_string()))?;
-        let retry = RetryConfig { retry_timeout: RETRIES_FOR, ..RetryConfig::default() };
+        // The time is the limit, not a number of tries.
+        let backoff = BackoffConfig { base: PAUSES_GROW, max_backoff: PAUSE_MAX, ..BackoffConfig::default() };
+        let retry = RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: RETRIES_FOR };
         let client = ClientOptions::new().with_timeout(REQUEST).with_connect_timeout(CONNECTION);
         let store: Result<Arc<dyn ObjectStore>, Error> = match scheme {
             "s3" => {

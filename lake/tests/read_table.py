@@ -1,7 +1,12 @@
-"""Reads a published table with other programs. For each line of input, with the folder, the rows and the sum of v, it answers with
-one line: "ok", or what is wrong. The first line of output names the programs that read."""
+"""Reads a published table with other programs. Each line of input is an object with the folder and the rows that must be there, without
+fields that are null and with instants in milliseconds. The answer is one line: "ok", or what is wrong. The first line of output names the
+programs that read."""
 
+import datetime
+import decimal
 import glob
+import json
+import math
 import os
 import sys
 
@@ -25,21 +30,17 @@ def reader(name):
 def polars():
     import polars
 
-    def read(folder):
-        frame = polars.scan_delta(folder).select("v").collect()
-        return frame.height, frame["v"].sum() or 0
-
-    return read
+    return lambda folder: polars.scan_delta(folder).collect().to_dicts()
 
 
 @reader("deltalake")
 def deltalake():
     from deltalake import DeltaTable, QueryBuilder
+    import pyarrow
 
     def read(folder):
         query = QueryBuilder().register("t", DeltaTable(folder))
-        rows = query.execute("SELECT count(*) AS n, coalesce(sum(v), 0) AS s FROM t").read_all()
-        return tuple(int(rows.column(name)[0].as_py()) for name in ("n", "s"))
+        return pyarrow.table(query.execute("SELECT * FROM t").read_all()).to_pylist()
 
     return read
 
@@ -52,33 +53,58 @@ def duckdb():
     folder_of = list(duckdb_extension_delta.__path__)[0]
     found = glob.glob(os.path.join(folder_of, "**", "*.duckdb_extension"), recursive=True)
     duckdb.sql(f"LOAD '{found[0]}'")
-
-    def read(folder):
-        return duckdb.sql(f"SELECT count(*), coalesce(sum(v), 0)::BIGINT FROM delta_scan('{folder}')").fetchone()
-
-    return read
+    return lambda folder: duckdb.sql(f"FROM delta_scan('{folder}')").to_arrow_table().to_pylist()
 
 
 @reader("chdb")
 def chdb():
     import chdb
 
-    def read(folder):
-        told = str(chdb.query(f"SELECT count(), sum(v) FROM deltaLakeLocal('{folder}')", "TSV"))
-        return tuple(int(part) for part in told.split())
+    return lambda folder: chdb.query(f"SELECT * FROM deltaLakeLocal('{folder}')", "ArrowTable").to_pylist()
 
-    return read
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def plain(value):
+    """A value as the input has it."""
+    if isinstance(value, dict):
+        return {name: plain(member) for name, member in value.items() if member is not None}
+    if isinstance(value, datetime.datetime):
+        utc = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+        return (utc - EPOCH) // datetime.timedelta(milliseconds=1)
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    return value
+
+
+def same(one, other):
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return type(one) is type(other) and one == other
+
+
+def key(row):
+    return (row["t"], json.dumps(row.get("sensor"), sort_keys=True), row.get("v", 0))
+
+
+def difference(found, expected):
+    if len(found) != len(expected):
+        return f"{len(found)} rows and not {len(expected)}"
+    pairs = zip(sorted(found, key=key), sorted(expected, key=key))
+    return next((f"{one} and not {other}" for one, other in pairs if not same(one, other)), None)
 
 
 print(" ".join(readers), flush=True)
 for line in sys.stdin:
-    folder, rows, total = line.rsplit(maxsplit=2)
+    asked = json.loads(line)
     wrong = []
     for name, read in readers.items():
         try:
-            found = tuple(read(folder))
-            if found != (int(rows), int(total)):
-                wrong.append(f"{name} finds {found} and not {(int(rows), int(total))}")
+            different = difference([plain(row) for row in read(asked["folder"])], asked["rows"])
+            wrong.extend([f"{name} finds {different}"] if different else [])
         except Exception as error:
             wrong.append(f"{name} fails: {str(error).splitlines()[0]}")
     print("; ".join(wrong) or "ok", flush=True)

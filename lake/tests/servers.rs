@@ -4,10 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 use ebbtide::bson::{Binary, Document, doc, spec::BinarySubtype};
-use ebbtide::ttl::{Clock, Filter, Timestamp, Value, VirtualClock};
-use ebbtide::{CollectionChange, CollectionOptions, Database, DocumentsOptions, ScanRequest, ShipOptions};
+use ebbtide::buckets::value_at;
+use ebbtide::ttl::{Clock, Filter, Ladder, Precision, Rung, Timestamp, Value, VirtualClock};
+use ebbtide::{
+    CollectionChange, CollectionOptions, Database, DocumentsOptions, RollupRequest, ScanRequest, ShipOptions,
+};
 use ebbtide_lake::Lake;
+use futures::TryStreamExt;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::{ObjectStore, ObjectStoreExt};
+use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -79,7 +88,7 @@ fn totals(batches: impl Iterator<Item = ebbtide::Result<RecordBatch>>) -> (i64, 
         let column = batch.column_by_name("v").unwrap();
         for row in 0..batch.num_rows() {
             rows += 1;
-            sum += match ebbtide::buckets::value_at(column.as_ref(), row) {
+            sum += match value_at(column.as_ref(), row) {
                 Value::Int(v) => v,
                 other => panic!("a reading of {other:?}"),
             };
@@ -93,10 +102,51 @@ fn archived(db: &Database) -> (i64, i64) {
     totals(found.units.iter().flat_map(|unit| unit.read().unwrap()))
 }
 
-/// What is visible at an instant.
-fn visible(db: &Database, instant: Timestamp) -> (i64, i64) {
+/// The rows that are visible at an instant.
+fn visible(db: &Database, instant: Timestamp) -> Vec<Json> {
     let units = db.snapshot_at(instant).collection("weather").unwrap().scan(&ScanRequest::default()).unwrap();
-    totals(units.iter().flat_map(|unit| unit.read().unwrap()))
+    units.iter().flat_map(|unit| unit.read().unwrap()).flat_map(|batch| rows_of(&batch.unwrap())).collect()
+}
+
+/// What the bins of a rung show at an instant.
+fn bins(db: &Database, instant: Timestamp) -> Vec<Json> {
+    let request = RollupRequest { width_seconds: STEP, ..RollupRequest::default() };
+    let batches = db.snapshot_at(instant).collection("weather").unwrap().rollup(&request).unwrap();
+    batches.iter().flat_map(rows_of).collect()
+}
+
+/// The rows of a batch as objects, without fields that are null. Instants are in milliseconds, decimals are doubles.
+fn rows_of(batch: &RecordBatch) -> Vec<Json> {
+    let column = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| {
+        let column = match field.data_type() {
+            DataType::Decimal128(..) => arrow::compute::cast(column, &DataType::Float64).unwrap(),
+            _ => column.clone(),
+        };
+        (field.name().clone(), column)
+    };
+    let columns: Vec<_> = batch.schema_ref().fields().iter().zip(batch.columns()).map(column).collect();
+    let row = |row| {
+        let fields = columns.iter().map(|(name, column)| (name.as_str(), value_at(column.as_ref(), row)));
+        object_of(fields)
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+fn object_of<'a>(fields: impl Iterator<Item = (&'a str, Value)>) -> Json {
+    let fields = fields.filter(|(_, value)| *value != Value::Null);
+    Json::Object(fields.map(|(name, value)| (name.to_owned(), json_of(value))).collect())
+}
+
+fn json_of(value: Value) -> Json {
+    match value {
+        Value::Bool(value) => json!(value),
+        Value::Int(value) => json!(value),
+        Value::Double(value) => json!(value),
+        Value::String(value) => json!(value),
+        Value::Date(value) => json!(value.to_units(Precision::Ms)),
+        Value::Object(members) => object_of(members.iter().map(|(name, value)| (&**name, value.clone()))),
+        other => panic!("a reading of {other:?}"),
+    }
 }
 
 #[test]
@@ -161,20 +211,25 @@ impl Readers {
         line.trim().to_owned()
     }
 
-    fn check(&mut self, folder: &Path, (rows, sum): (i64, i64)) -> String {
+    fn check(&mut self, folder: &Path, rows: &[Json]) -> String {
         let to = self.child.stdin.as_mut().unwrap();
-        writeln!(to, "{} {rows} {sum}", folder.display()).unwrap();
+        writeln!(to, "{}", json!({ "folder": folder, "rows": rows })).unwrap();
         self.line()
     }
 }
+
+/// The step of a rung.
+const STEP: i64 = 600;
 
 #[test]
 fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states() {
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new(at(0));
     let db = open(folder.path(), &clock);
-    let place = folder.path().join("table");
-    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR);
+    let [place, hours] = ["table", "rung"].map(|name| folder.path().join(name));
+    let rung = |step_seconds, expire_after_seconds| Rung { step_seconds, expire_after_seconds };
+    let ladder = Ladder::new(vec![rung(STEP, Some(3 * HOUR)), rung(HOUR, None)]);
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR).ladder(ladder);
     let c = db.create_collection("weather", options).unwrap();
     let short = db
         .run_command(&serde_json::json!({"createIndexes": "weather", "indexes": [{"key": {"t": 1}, "name": "short",
@@ -193,6 +248,10 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
         // A field that widens.
         let level = if step < 60 { Value::Int(v) } else { Value::Double(v as f64 + 0.5) };
         members.push(("level".into(), level));
+        if v % 4 != 0 {
+            members.push(("note".into(), Value::from(format!("caf\u{e9} {}", v % 5).as_str())));
+        }
+        members.push(("seen".into(), Value::Date(at(v))));
         Value::Object(members)
     };
     let mut inserted = 0;
@@ -219,10 +278,15 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
             0 => db.publish("weather", &format!("file://{}", place.display()), 60),
             _ => db.publish_now("weather"),
         };
-        let hidden = made.unwrap().hides_before;
-        let expected = visible(&db, hidden);
-        let told = readers.check(&place, expected);
+        let told = readers.check(&place, &visible(&db, made.unwrap().hides_before));
         assert_eq!(told, "ok", "step {step}");
+        let made = match step {
+            0 => db.publish_rung("weather", STEP, &format!("file://{}", hours.display()), 60),
+            _ => db.publish_rung_now("weather", STEP),
+        };
+        let expected = bins(&db, made.unwrap().hides_before);
+        assert!(!expected.is_empty());
+        assert_eq!(readers.check(&hours, &expected), "ok", "the rung at step {step}");
     }
     for view in ["view.duckdb.sql", "view.spark.sql", "view.clickhouse.sql"] {
         let text = std::fs::read_to_string(place.join(view)).unwrap();
@@ -308,6 +372,25 @@ print('port', server.get_host_and_port()[1], flush=True)
 threading.Event().wait()
 ";
 
+/// The same, but of sixty requests six in a row are refused because there are too many.
+const BUSY_MOTO: &str = "
+import itertools
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+application = DomainDispatcherApplication(create_backend_app)
+requests = itertools.count(1)
+def busy(environ, start_response):
+    number = next(requests)
+    if not 10 <= number % 60 < 16:
+        return application(environ, start_response)
+    environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
+    start_response('503 Slow Down' if number % 2 else '429 Too Many Requests', [('Content-Length', '0')])
+    return []
+server = make_server('127.0.0.1', 0, busy, threaded=True)
+print('port', server.port, flush=True)
+server.serve_forever()
+";
+
 /// The same by another program, which takes a port and does not choose one.
 const MINISTACK: &str = "
 import os, socket, sys
@@ -354,6 +437,9 @@ urllib.request.urlopen(urllib.request.Request(url, method='PUT', headers=headers
 #[test]
 fn on_a_server() {
     let Ok(url) = std::env::var("EBBTIDE_LAKE_URL") else { return };
+    // Everything that this program and the libraries below it report.
+    let logs = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+    logs.with_ansi(false).with_writer(std::io::stdout).init();
     let (archive, table) = (format!("{url}/archive"), format!("{url}/table"));
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new(at(0));
@@ -397,6 +483,8 @@ fn on_a_server() {
     assert!(told.contains("the archive of another database"), "{told}");
     copies_on_a_server(folder.path(), &clock, &db, &format!("{url}/copy"));
     assert!(files_with(folder.path(), secret.as_bytes()).is_empty());
+    assert!(objects_with(&url, secret.as_bytes()).is_empty());
+    assert!(!objects_with(&url, b"PAR1").is_empty());
     assert!(!files_with(folder.path(), url.as_bytes()).is_empty(), "where things are kept is in the manifest");
 }
 
@@ -413,6 +501,26 @@ fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The objects of a bucket or container in which there are these bytes.
+fn objects_with(url: &str, bytes: &[u8]) -> Vec<String> {
+    let store: Arc<dyn ObjectStore> = match url.starts_with("s3://") {
+        true => Arc::new(AmazonS3Builder::from_env().with_url(url).build().unwrap()),
+        false => Arc::new(MicrosoftAzureBuilder::from_env().with_url(url).build().unwrap()),
+    };
+    let found = async {
+        let mut found = Vec::new();
+        let mut all = store.list(None);
+        while let Some(object) = all.try_next().await.unwrap() {
+            let content = store.get(&object.location).await.unwrap().bytes().await.unwrap();
+            if content.windows(bytes.len()).any(|part| part == bytes) {
+                found.push(object.location.to_string());
+            }
+        }
+        found
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(found)
 }
 
 /// Ships, restores, follows and promotes at a place on a server.
@@ -468,6 +576,7 @@ fn run_on_a_server(url: &str, secret: &str, environment: &[(&str, &str)]) {
     let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{failed}");
     assert!(told.contains("1 passed"), "{told}");
+    assert!(told.contains(" TRACE ") && told.contains(" DEBUG "), "{} bytes of logs", told.len());
     assert!(!told.contains(secret) && !failed.contains(secret));
 }
 
@@ -477,7 +586,7 @@ fn run_on_s3(python: &str, script: &str) {
     let environment = [
         ("AWS_ENDPOINT_URL", &*format!("http://127.0.0.1:{port}")),
         ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_ACCESS_KEY_ID", "AKIAOFTHETEST"),
         ("AWS_SECRET_ACCESS_KEY", "secret-key"),
         ("AWS_REGION", "us-east-1"),
     ];
@@ -488,6 +597,12 @@ fn run_on_s3(python: &str, script: &str) {
 fn an_archive_and_a_table_on_an_s3_server_are_read_back() {
     let Some(python) = python_with("moto.server") else { return };
     run_on_s3(&python, MOTO);
+}
+
+#[test]
+fn requests_that_a_server_refuses_because_there_are_too_many_are_repeated() {
+    let Some(python) = python_with("moto.server") else { return };
+    run_on_s3(&python, BUSY_MOTO);
 }
 
 #[test]

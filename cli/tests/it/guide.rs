@@ -127,6 +127,7 @@ fn commands_of_the_page_on_published_tables_print_what_it_says() {
     check("publish.md");
 }
 
+#[cfg(feature = "workers")]
 #[test]
 fn the_page_about_workers_shows_what_happens() {
     check("workers.md");

@@ -59,17 +59,14 @@ impl Shipped {
         let weather = weather.to_str().unwrap();
         shipped.fill("weather", "station", weather);
         shipped.fill("cpu", "tags", &hosts(shipped.path()));
-        // What was archived, and then what has expired since and was not.
-        shipped.sql("CREATE COLLECTION old WITH (timeField = 'time', metaField = 'station') EXPIRE AFTER 1 HOUR");
-        shipped.sql("ALTER COLLECTION old EXPIRE AFTER 1 HOUR INTO 'ARCHIVE/old'");
-        for month in 1..=6 {
-            let months = format!("time >= '2013-{month:02}-01' AND time < '2013-{:02}-01'", month + 1);
-            let columns = "station, time, temp, dewp, humid, wind_dir, wind_speed, wind_gust, precip, pressure, visib";
-            shipped.sql(&format!("INSERT INTO old ({columns}) SELECT {columns} FROM weather WHERE {months}"));
-            if month < 6 {
-                shipped.run(&["sweep"]);
-            }
-        }
+        let months: Vec<String> = (1..=6)
+            .map(|month| format!("time >= '2013-{month:02}-01' AND time < '2013-{:02}-01'", month + 1))
+            .collect();
+        let columns = "station, time, temp, dewp, humid, wind_dir, wind_speed, wind_gust, precip, pressure, visib";
+        shipped.archive("old", "weather", columns, &months);
+        let hours: Vec<String> =
+            (0..6).map(|part| format!("EXTRACT(hour FROM time) BETWEEN {} AND {}", part * 4, part * 4 + 3)).collect();
+        shipped.archive("old_cpu", "cpu", &format!("tags, time, {}", FIELDS.join(", ")), &hours);
         shipped.ship();
         shipped
     }
@@ -102,6 +99,21 @@ impl Shipped {
         ));
         self.run(&["import", file, "--collection", name]);
         self.sql("FLUSH");
+    }
+
+    /// Copies the parts of a collection into another, which has an archive. The last part has expired too, but is not moved.
+    fn archive(&self, name: &str, from: &str, columns: &str, parts: &[String]) {
+        let meta = columns.split(',').next().unwrap();
+        self.sql(&format!(
+            "CREATE COLLECTION {name} WITH (timeField = 'time', metaField = '{meta}') EXPIRE AFTER 1 HOUR"
+        ));
+        self.sql(&format!("ALTER COLLECTION {name} EXPIRE AFTER 1 HOUR INTO 'ARCHIVE/{name}'"));
+        for (at, part) in parts.iter().enumerate() {
+            self.sql(&format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM {from} WHERE {part}"));
+            if at + 1 < parts.len() {
+                self.run(&["sweep"]);
+            }
+        }
     }
 
     fn ship(&self) {
@@ -172,8 +184,8 @@ fn each(function: &str, count: usize) -> String {
     calls.join(", ")
 }
 
-/// The fifteen queries of TSBS.
-fn tsbs() -> Vec<String> {
+/// The fifteen queries of TSBS, over a collection or what is archived of it.
+fn tsbs(from: &str) -> Vec<String> {
     let host = |count: usize| {
         let names: Vec<String> = (0..count).map(|host| format!("'host_{}'", host * 2 + 1)).collect();
         format!("tags.hostname IN ({})", names.join(", "))
@@ -182,7 +194,7 @@ fn tsbs() -> Vec<String> {
         |hours: usize| format!("time >= '2016-01-01T03:17:00Z' AND time < '2016-01-01T{:02}:17:00Z'", 3 + hours);
     let max = |metrics: usize, of: usize, hours: usize, bin: &str| {
         format!(
-            "SELECT date_bin('{bin}', time) AS bin, {} FROM cpu WHERE {} AND {} GROUP BY bin ORDER BY bin",
+            "SELECT date_bin('{bin}', time) AS bin, {} FROM {from} WHERE {} AND {} GROUP BY bin ORDER BY bin",
             each("max", metrics),
             host(of),
             within(hours)
@@ -191,21 +203,23 @@ fn tsbs() -> Vec<String> {
     let by_host = |metrics: usize| {
         let avg = each("avg", metrics);
         let within = within(12);
-        format!("SELECT date_bin('1 hour', time) AS bin, tags, {avg} FROM cpu WHERE {within} GROUP BY bin, tags")
+        format!("SELECT date_bin('1 hour', time) AS bin, tags, {avg} FROM {from} WHERE {within} GROUP BY bin, tags")
     };
     let mut all: Vec<String> = [(1, 1, 1), (1, 1, 12), (1, 8, 1), (5, 1, 1), (5, 1, 12), (5, 8, 1)]
         .map(|(m, h, t)| max(m, h, t, "1 minute"))
         .into();
     all.extend([max(10, 1, 8, "1 hour"), max(10, 8, 8, "1 hour")]);
     all.extend([by_host(1), by_host(5), by_host(10)]);
-    all.push(format!("SELECT * FROM cpu WHERE {} AND {} AND usage_user > 50.0", host(1), within(12)));
-    all.push(format!("SELECT * FROM cpu WHERE {} AND usage_user > 70.0", within(12)));
-    all.push("SELECT * FROM latest('cpu')".to_owned());
-    all.push(
-        "SELECT date_bin('1 minute', time) AS bin, max(usage_user) FROM cpu WHERE time < '2016-01-01T09:17:00Z' \
+    all.push(format!("SELECT * FROM {from} WHERE {} AND {} AND usage_user > 50.0", host(1), within(12)));
+    all.push(format!("SELECT * FROM {from} WHERE {} AND usage_user > 70.0", within(12)));
+    all.push(match from {
+        "cpu" => "SELECT * FROM latest('cpu')".to_owned(),
+        _ => "SELECT * FROM latest_archived('old_cpu')".to_owned(),
+    });
+    all.push(format!(
+        "SELECT date_bin('1 minute', time) AS bin, max(usage_user) FROM {from} WHERE time < '2016-01-01T09:17:00Z' \
          GROUP BY bin ORDER BY bin DESC LIMIT 5"
-            .to_owned(),
-    );
+    ));
     assert_eq!(all.len(), 15);
     all
 }
@@ -289,7 +303,8 @@ fn three_workers_answer_what_one_process_does() {
     let start =
         |cache: &PathBuf| Worker::start(shipped.path(), &["--allow", &shipped.url, "--cache", cache.to_str().unwrap()]);
     let workers: Vec<Worker> = caches.iter().map(start).collect();
-    let mut statements = tsbs();
+    let mut statements = tsbs("cpu");
+    statements.extend(tsbs("archived('old_cpu')"));
     statements.extend(weather("weather"));
     statements.extend(weather("archived('old')"));
     statements.push(
@@ -369,28 +384,67 @@ fn a_worker_that_is_killed_meanwhile_never_makes_a_part_of_an_answer() {
     let shipped = days();
     let statement = "SELECT t, door, opened FROM doors";
     let (mut whole, mut failed) = (0, 0);
-    for round in 0..6_u32 {
-        let workers: Vec<Worker> = (0..2).map(|_| allowed(&shipped)).collect();
+    for round in 0..8_u32 {
+        let mut workers: Vec<Worker> = (0..3).map(|_| allowed(&shipped)).collect();
         let mut query = command();
         query.current_dir(shipped.path()).args(["sql", "--follow", &shipped.url, "--format", "csv", "--now", THEN]);
         query.args(["--workers", &addresses(&workers), statement, SUMS, statement]);
         query.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut query = query.spawn().unwrap();
         let mut lines = BufReader::new(query.stdout.take().unwrap()).lines();
-        // At another row each time; in the first round before there is one.
-        let mut rows = lines.by_ref().take(usize::try_from(round * 1_500).unwrap()).map_while(Result::ok).count();
-        drop(workers);
+        // One or all, at another row each time; in the first two rounds before there is one.
+        let before = usize::try_from(round / 2 * 2_000).unwrap();
+        let mut rows = lines.by_ref().take(before).map_while(Result::ok).count();
+        workers.drain(if round % 2 == 0 { 1..2 } else { 0..3 });
         rows += lines.map_while(Result::ok).count();
         match query.wait().unwrap().success() {
             true => {
                 assert_eq!(rows, 2 * 6_001 + 8, "round {round}");
+                assert!(round > 1, "no worker was left, or one was missing");
                 whole += 1;
             }
             false => failed += 1,
         }
     }
-    assert_eq!(whole + failed, 6);
-    assert!(failed > 0);
+    assert_eq!(whole + failed, 8);
+}
+
+/// Whether there is a connection to a port of this machine, accepted by the program that listens or not yet.
+#[cfg(target_os = "linux")]
+fn is_connected(port: u16) -> bool {
+    let local = format!("0100007F:{port:04X}");
+    let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    connections.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1) == Some(&local.as_str()) && words.get(3) == Some(&"01")
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_worker_of_three_that_is_killed_within_its_part_is_an_error_with_its_address() {
+    let shipped = days();
+    for at in 0..3 {
+        let mut workers: Vec<Worker> = (0..3).map(|_| allowed(&shipped)).collect();
+        let address = workers[at].address.clone();
+        // It is asked for its part, and does nothing more.
+        let stopped = Command::new("kill").args(["-STOP", &workers[at].child.id().to_string()]).status();
+        assert!(stopped.unwrap().success());
+        let mut query = command();
+        query.current_dir(shipped.path()).args(["sql", "--follow", &shipped.url, "--now", THEN]);
+        query.args(["--workers", &addresses(&workers), "SELECT t, door, opened FROM doors"]);
+        query.stdin(Stdio::null()).stdout(Stdio::null());
+        let log = Log::of(&mut query);
+        let mut query = query.spawn().unwrap();
+        let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        while !is_connected(port) {
+            assert!(query.try_wait().unwrap().is_none(), "{}", log.text());
+        }
+        drop(workers.remove(at));
+        assert!(!query.wait().unwrap().success());
+        let text = log.text();
+        assert!(text.contains(&address) && text.contains("the connection broke"), "{text}");
+    }
 }
 
 #[test]

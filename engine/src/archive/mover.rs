@@ -67,6 +67,7 @@ pub(crate) fn run(
             tracing::error!(collection = id, %url, %why, "what is due could not be moved to the archive");
             handed.failed += 1;
         }
+        crate::failing::note(engine, &url, failed.as_deref());
         slot.set(&url, |status| status.failed = failed);
     }
     Ok(handed)
@@ -87,7 +88,10 @@ pub(crate) fn adopt(engine: &Engine, name: &str) -> Result<()> {
         let mover =
             Mover { engine, id: collection.id, slot: &slot, url: archive.url, leave_a_core: false, now: None, at };
         match mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default())) {
-            Ok(()) => slot.set(archive.url, |status| status.failed = None),
+            Ok(()) => {
+                crate::failing::note(engine, archive.url, None);
+                slot.set(archive.url, |status| status.failed = None);
+            }
             Err(Stopped::Here(error)) => return Err(error),
             Err(Stopped::There(why)) => {
                 refused.get_or_insert(Error::new(Code::IllegalOperation, why));

@@ -152,7 +152,23 @@ impl Shipper {
         }
         let done = self.try_step();
         self.status.failed = done.as_ref().err().map(ToString::to_string);
+        if let Err(error) = self.note_outcome() {
+            tracing::warn!(%error, "it could not be noted whether shipping fails");
+        }
         done
+    }
+
+    /// Notes in the folder whether shipping fails, unless the folder is no longer the primary.
+    fn note_outcome(&mut self) -> Result<()> {
+        if self.superseded.is_some() {
+            return Ok(());
+        }
+        if self.writer.is_none() {
+            self.writer = Writer::of_folder(self.fs.as_ref(), &self.dir)?;
+        }
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let outcome = (self.status.url.as_str(), self.status.failed.as_deref());
+        writer.note_failed(self.fs.as_ref(), &self.dir, outcome, self.clock.now())
     }
 
     fn try_step(&mut self) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! What a folder knows of its copies: the files `SHIP` and `COPY`.
 
 use crate::error::{Error, Result};
+use crate::failing::{FailingPlace, Failure};
 use crate::files::FileName;
 use crate::fs::{Fs, replace};
 use crate::identity::{hex, new_identity};
@@ -21,6 +22,9 @@ pub(crate) struct Writer {
     superseded: Option<String>,
     /// How far it was shipped some seconds ago.
     shipped: Option<ShippedNote>,
+    /// Where shipping fails, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failing: Option<(String, Failure)>,
 }
 
 /// How far the database at a folder was shipped, as it was noted there some seconds ago.
@@ -52,7 +56,7 @@ impl Writer {
 
     /// A new one, which is not written yet.
     pub(super) fn new(clock: &dyn Clock, dir: &Path, places: Vec<String>) -> Writer {
-        Writer { id: hex(new_identity(clock, dir)), places, superseded: None, shipped: None }
+        Writer { id: hex(new_identity(clock, dir)), places, superseded: None, shipped: None, failing: None }
     }
 
     pub(super) fn make(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Writer> {
@@ -84,6 +88,29 @@ impl Writer {
     pub(super) fn note_shipped(&mut self, fs: &dyn Fs, dir: &Path, shipped: ShippedNote) -> Result<()> {
         self.shipped = Some(shipped);
         self.write(fs, dir)
+    }
+
+    /// Notes the outcome of an attempt to ship to a place.
+    pub(super) fn note_failed(
+        &mut self,
+        fs: &dyn Fs,
+        dir: &Path,
+        (url, failed): (&str, Option<&str>),
+        now: Timestamp,
+    ) -> Result<()> {
+        let before = self.failing.as_ref().filter(|(place, _)| place == url).map(|(_, failure)| failure);
+        let after = Failure::after(before, failed, now);
+        // A success at one place does not end the failure of another.
+        if before == after.as_ref() {
+            return Ok(());
+        }
+        self.failing = after.map(|after| (url.to_owned(), after));
+        self.write(fs, dir)
+    }
+
+    /// The copy, if shipping to it fails.
+    pub(crate) fn failing(self) -> Option<FailingPlace> {
+        self.failing.map(|(url, failure)| failure.of("copy".to_owned(), url))
     }
 
     pub(crate) fn shipped(self) -> Option<ShippedNote> {

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::copies::{CopyPlace, ReplicaStatus, ShipOptions, ShipStatus, ShippedNote, Shipping, Writer};
 use crate::error::Result;
+use crate::failing::FailingPlace;
 #[cfg(doc)]
 use ebbtide_ttl::Code;
 
@@ -43,6 +44,14 @@ impl Database {
             let behind = last.saturating_sub(note.last_record);
             (note, behind)
         }))
+    }
+
+    /// The archives, published tables and the copy that could not be written to when any process tried last.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn failing_places(&self) -> Result<Vec<FailingPlace>> {
+        crate::failing::list(&self.engine)
     }
 
     /// How far this replica is; `None` for any other database.

@@ -17,6 +17,7 @@ fn names_are_read_as_they_are_written() {
         FileName::Shipping,
         FileName::SweepsHeld,
         FileName::Copy,
+        FileName::Failing,
     ] {
         assert_eq!(FileName::parse(&name.to_string()), Some(name), "{name}");
     }

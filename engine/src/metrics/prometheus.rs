@@ -103,6 +103,16 @@ impl MetricsSnapshot {
     }
 }
 
+/// What could not be written to.
+fn failing(page: &mut Page, engine: &Engine) -> Result<()> {
+    let help = "1 for an archive, a published table or a copy that could not be written to when it was tried last.";
+    page.family("place_failing", "gauge", help);
+    for place in crate::failing::list(engine)? {
+        page.sample("place_failing", &[("what", &place.what), ("url", &place.url)], 1);
+    }
+    Ok(())
+}
+
 /// What is stored, and what expires next, in one snapshot.
 pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     let mut page = Page::default();
@@ -132,6 +142,7 @@ pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     rungs(&mut page, &snapshot.ladders()?);
     page.single("now_seconds", "gauge", "The instant that expiry was decided at, since 1970.", seconds(snapshot.now()));
     copies(&mut page, engine, snapshot.now());
+    failing(&mut page, engine)?;
     page.single("log_bytes", "gauge", "Bytes of the log files that are there.", log_bytes(engine)?);
     Ok(page.text)
 }

@@ -33,7 +33,7 @@ fn id_of(state: &State, (name, rung): Published<'_>) -> Result<u64> {
 }
 
 /// What a collection is called, or the one that a rung is of, and the rung's step.
-fn named(state: &State, name: &str) -> (String, Option<i64>) {
+pub(crate) fn named(state: &State, name: &str) -> (String, Option<i64>) {
     let rung = rung_of(name).and_then(|(parent, step)| Some((state.by_id(parent)?.name.clone(), Some(step))));
     rung.unwrap_or_else(|| (name.to_owned(), None))
 }
@@ -182,11 +182,15 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     slot.status.lock().begun = Some(engine.clock.monotonic());
     let collection = present()?;
     let made = make(engine, &collection, adopts);
-    let mut status = slot.status.lock();
-    match &made {
-        Ok(version) => (status.last, status.failed) = (Some(version.clone()), None),
-        Err(error) => status.failed = Some(error.to_string()),
+    let failed = made.as_ref().err().map(ToString::to_string);
+    if let Some(record) = &collection.publication {
+        crate::failing::note(engine, &record.url, failed.as_deref());
     }
+    let mut status = slot.status.lock();
+    if let Ok(version) = &made {
+        status.last = Some(version.clone());
+    }
+    status.failed = failed;
     drop(status);
     made
 }

@@ -1,11 +1,11 @@
 //! Archives through power cuts, lost requests and random runs.
 
 use crate::archive::{all, all_here, archived, both, filled, filled_with_index, numbers, state_of};
-use crate::world::{HOUR, World, at, random, reading, seeds};
+use crate::world::{HOUR, OTHER, World, at, check_files, random, reading, seeds};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Filter, Precision, RuleChange, RuleSelector, Timestamp, Value};
-use ebbtide::{CollectionChange, Database};
-use ebbtide_lake::sim::SimStore;
+use ebbtide::{ArchivePlaces, CollectionChange, Database};
+use ebbtide_lake::sim::{SimLake, SimStore};
 
 /// Makes the readings.
 type Fill = fn(&World) -> Database;
@@ -80,6 +80,7 @@ fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
 
 #[test]
 fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
+    let mut older = 0;
     for seed in seeds(300, 1) {
         let mut world = World::with_other(SimStore::new(seed, 3), SimStore::new(seed + 7, 3));
         // Without an archive of an index, with one, and with that one alone.
@@ -128,9 +129,28 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
                 3 => {
                     drop(db.compact(Some("weather")));
                 }
+                4 => {
+                    // No request takes an hour, after which what is left over is removed.
+                    for store in [&world.store, &world.other] {
+                        store.settle();
+                        store.advance(next(3) * HOUR * 1000);
+                    }
+                    let snapshot = db.snapshot().collection("weather").unwrap();
+                    for archive in snapshot.archives() {
+                        // By this process, which has the log in memory, or by another.
+                        let place = match seed % 2 {
+                            0 => snapshot.archive_place(&archive.url).unwrap(),
+                            _ => SimLake::new(&world.store).and(OTHER, &world.other).open(&archive.url).unwrap(),
+                        };
+                        drop(place.vacuum());
+                    }
+                }
                 _ => {}
             }
             db.sweep().unwrap();
+            for store in [&world.store, &world.other] {
+                older += check_files(store, &format!("seed {seed}, round {round}"));
+            }
         }
         drop(db);
         world.clock.set(at(5 * HOUR));
@@ -154,6 +174,20 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
         }
         drop(snapshot);
         assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
-        assert_eq!(db.snapshot().collection("weather").unwrap().segments().len(), 0, "seed {seed}");
+        let snapshot = db.snapshot().collection("weather").unwrap();
+        assert_eq!(snapshot.segments().len(), 0, "seed {seed}");
+        // Two hours later nothing is left over.
+        for store in [&world.store, &world.other] {
+            store.advance(2 * HOUR * 1000);
+        }
+        for archive in snapshot.archives() {
+            let place = snapshot.archive_place(&archive.url).unwrap();
+            place.vacuum().unwrap();
+            let Some(version) = archive.version else { continue };
+            let store = if archive.url == OTHER { &world.other } else { &world.store };
+            let stored = store.names().iter().filter(|name| name.ends_with(".parquet")).count();
+            assert_eq!(stored, place.files(version).unwrap().len(), "seed {seed}");
+        }
     }
+    assert!(older > 0, "no run had a file of an older version");
 }

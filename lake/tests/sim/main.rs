@@ -8,5 +8,6 @@ mod archive_segments;
 mod copies;
 mod copies_reader;
 mod copies_runs;
+mod failing;
 mod publish;
 mod world;

@@ -1,6 +1,6 @@
 //! Published tables: what their newest version has is what is visible, less what expires before the next one.
 
-use crate::world::{HOUR, ROOT, World, at, random, reading, seeds};
+use crate::world::{HOUR, ROOT, World, at, check_files, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value};
@@ -487,6 +487,7 @@ fn a_version_whose_request_arrives_after_the_next_one_has_no_effect() {
 
 #[test]
 fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish_what_is_visible() {
+    let mut older = 0;
     // One takes as long as four over archives.
     for seed in seeds(400, 4) {
         let mut world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
@@ -520,13 +521,18 @@ fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish
                     world = world.on(fs);
                     db = world.open();
                 }
-                _ => world.store.advance(3_700_000),
+                // More than an hour, or less.
+                _ => {
+                    world.store.settle();
+                    world.store.advance([3_700_000, 1_500_000][usize::try_from(next(2)).unwrap()]);
+                }
             }
             if db.publications().is_empty() {
                 drop(db.publish("weather", URL, 60));
             } else {
                 drop(db.publish_now("weather"));
             }
+            older += check_files(&world.store, &format!("seed {seed}, round {round}"));
             let is_made = db.publications().first().is_some_and(|p| p.last.is_some() && p.failed.is_none());
             if is_made {
                 assert_eq!(world.published(), visible(&db, at(now + AHEAD)), "seed {seed}, round {round}");
@@ -540,4 +546,5 @@ fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish
         assert_eq!(world.published(), visible(&db, at(now + AHEAD)), "seed {seed}");
         assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
     }
+    assert!(older > 0, "no run had a file of an older version");
 }

@@ -3,7 +3,9 @@
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Clock, Timestamp, Value, VirtualClock};
 use ebbtide::{Builder, Database, Result};
+use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,6 +67,36 @@ impl World {
     pub(crate) fn open(&self) -> Database {
         self.try_open().unwrap()
     }
+}
+
+/// Checks that the files are there that the newest version of a table names, and those that a version of the last hour names: other
+/// programs may be reading it. Returns how many of them the newest one does not name.
+pub(crate) fn check_files(store: &SimStore, what: &str) -> usize {
+    let (present, oldest): (BTreeSet<String>, i64) = (store.names().into_iter().collect(), store.now() - HOUR * 1000);
+    let mut named: BTreeSet<String> = BTreeSet::new();
+    let mut of_the_hour = BTreeSet::new();
+    for version in 0.. {
+        let Some(content) = store.content(&format!("_delta_log/{version:020}.json")) else { break };
+        let text = std::str::from_utf8(&content).unwrap();
+        let actions: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let made = actions.iter().find_map(|action| action["commitInfo"]["timestamp"].as_i64()).unwrap();
+        // The version before was the newest until then.
+        if made >= oldest {
+            of_the_hour.extend(named.iter().cloned());
+        }
+        let paths = |kind: &str| {
+            let paths = actions.iter().filter_map(|action| action[kind]["path"].as_str());
+            paths.map(str::to_owned).collect::<Vec<String>>()
+        };
+        for path in paths("remove") {
+            named.remove(&path);
+        }
+        named.extend(paths("add"));
+    }
+    let needed: BTreeSet<&String> = of_the_hour.union(&named).collect();
+    let missing: Vec<_> = needed.iter().filter(|name| !present.contains(**name)).collect();
+    assert!(missing.is_empty(), "{what}: {missing:?}");
+    of_the_hour.difference(&named).count()
 }
 
 /// The seeds of the random runs of a test, one in `one_in` of all: those from `EBBTIDE_LAKE_FIRST` on, or from 0, as many as
