@@ -147,13 +147,13 @@ impl Schedule {
             report("seal", crate::seal::flush(engine, &maintenance, None));
             // Writers at full speed would have to wait for a compaction, so it is left for later.
             if !engine.is_half_full() {
-                report("compact", crate::compact::compact(engine, &maintenance, None, false));
+                report("compact", crate::compact::compact_urgent(engine, &maintenance));
             }
             self.last_seal = engine.clock.monotonic();
             self.settles_types = true;
         } else if self.settles_types && engine.state.read().collections.values().any(|c| c.types_differ()) {
             let maintenance = engine.maintenance.lock_beside_writers();
-            let compacted = crate::compact::compact(engine, &maintenance, None, false);
+            let compacted = crate::compact::compact_urgent(engine, &maintenance);
             self.settles_types = compacted.is_ok();
             report("compact", compacted);
         }
@@ -166,7 +166,7 @@ impl Schedule {
             // No insert may follow that would trigger a compaction of segments that have lost rows.
             if swept.as_ref().is_ok_and(|swept| swept.counts.deleted_documents > 0) && !engine.is_half_full() {
                 let maintenance = engine.maintenance.lock_beside_writers();
-                report("compact", crate::compact::compact(engine, &maintenance, None, false));
+                report("compact", crate::compact::compact_urgent(engine, &maintenance));
             }
             report("sweep", swept.map(|_| ()));
             self.last_sweep = engine.clock.monotonic();

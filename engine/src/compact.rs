@@ -1,5 +1,7 @@
-//! Compaction: merges small segments, and rewrites segments that have lost most of their rows, whose columns have narrower
+//! Compaction: merges small segments and interleaved ones, and rewrites segments that have lost most of their rows, whose columns have narrower
 //! types than the newest ones, or that an older program stored outside the collection's folder.
+
+mod interleaved;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -20,16 +22,45 @@ const SMALL_ROWS: u64 = 1 << 18;
 /// there are this many.
 const SMALL_SEGMENTS_MAX: usize = 4;
 
+/// Compacts one collection or all, as thoroughly as is worth it. The lock is released now and then, so that writers do not wait for all
+/// of it. A segment that cannot be read stays as it is; the error about the first of them comes when all else is done.
+pub(crate) fn compact_thoroughly(engine: &Engine, only: Option<&str>) -> Result<()> {
+    let mut unread = ReadErrors::default();
+    let mut done: Option<interleaved::Place> = None;
+    loop {
+        let maintenance = engine.maintenance.lock();
+        if done.is_none() || engine.is_half_full() {
+            crate::seal::flush(engine, &maintenance, only)?;
+        }
+        done = interleaved::merge_next(engine, &maintenance, only, done.as_ref(), &mut unread)?;
+        if done.is_none() {
+            compact(engine, &maintenance, only, true, &mut unread)?;
+            return unread.0.map_or(Ok(()), Err);
+        }
+    }
+}
+
+/// Compacts all collections in the background, as far as it is urgent.
+pub(crate) fn compact_urgent(engine: &Engine, maintenance: &Guard<'_, ()>) -> Result<()> {
+    let mut unread = ReadErrors::default();
+    compact(engine, maintenance, None, false, &mut unread)?;
+    unread.0.map_or(Ok(()), Err)
+}
+
 /// Merges small segments of one class and partition, or of neighbouring ones that are hardly worth a file each, and rewrites
 /// those of which most is gone or whose types are outdated.
 ///
 /// `thorough` merges from two segments on and brings all of them up to date; otherwise it takes [`SMALL_SEGMENTS_MAX`], and
-/// outdated types are the reason for one rewrite in each collection. A segment that cannot be read stays as it is; the error
-/// about the first of them comes when all else is done.
-pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Option<&str>, thorough: bool) -> Result<()> {
+/// outdated types are the reason for one rewrite in each collection.
+fn compact(
+    engine: &Engine,
+    _maintenance: &Guard<'_, ()>,
+    only: Option<&str>,
+    thorough: bool,
+    unread: &mut ReadErrors,
+) -> Result<()> {
     engine.check_writable()?;
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
-    let mut unread = ReadErrors::default();
     let of_rungs = only.and_then(|only| engine.state.read().collections.get(only).map(|collection| collection.id));
     let is_wanted = |name: &&String| {
         only.is_none_or(|only| only == name.as_str())
@@ -38,7 +69,7 @@ pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Optio
     for name in names.iter().filter(is_wanted) {
         let collection = present(engine, name)?;
         let worth = Worth::new(&collection, thorough);
-        for mut group in candidates(&collection, &worth, &engine.settings, &mut unread)? {
+        for mut group in candidates(&collection, &worth, &engine.settings, unread)? {
             let _span = tracing::debug_span!("compact", collection = %name, segments = group.len()).entered();
             while worth.is_given(&group) {
                 // The group before may have widened the types.
@@ -67,7 +98,7 @@ pub(crate) fn compact(engine: &Engine, _maintenance: &Guard<'_, ()>, only: Optio
             unread.note(error)?;
         }
     }
-    unread.0.map_or(Ok(()), Err)
+    Ok(())
 }
 
 /// A collection, which may be a rung.
@@ -139,18 +170,10 @@ fn candidates(
     for segment in collection.segments.values().filter(|segment| !collection.is_moving(segment.file.id)) {
         let live = segment.live();
         if live.rows < SMALL_ROWS.min(rows_max) {
-            let uniform = match segment.classes(&collection.rules, Some(collection.rules_epoch)) {
-                Ok(Classes::Uniform(class)) => class,
-                Ok(Classes::PerMeta(_)) => None,
-                Err(error) => {
-                    unread.note(error)?;
-                    continue;
-                }
-            };
-            let width = partition_width(uniform.map(|c| c.1), &collection.options);
-            let partition = live.window_start_min.div_euclid(width);
-            let rule = uniform.and_then(|c| u32::try_from(c.0).ok());
-            groups.entry((rule, partition)).or_default().push(segment.clone());
+            match group_of(collection, segment) {
+                Ok(group) => groups.entry(group).or_default().push(segment.clone()),
+                Err(error) => unread.note(error)?,
+            }
         } else if is_worn(segment) || worth.is_outdated(segment) {
             chosen.push(vec![segment.clone()]);
         }
@@ -172,6 +195,17 @@ fn candidates(
         });
     }
     Ok(chosen)
+}
+
+/// The class and the partition of a segment.
+fn group_of(collection: &CollectionState, segment: &Segment) -> Result<Group> {
+    let uniform = match segment.classes(&collection.rules, Some(collection.rules_epoch))? {
+        Classes::Uniform(class) => class,
+        Classes::PerMeta(_) => None,
+    };
+    let width = partition_width(uniform.map(|c| c.1), &collection.options);
+    let partition = segment.live().window_start_min.div_euclid(width);
+    Ok((uniform.and_then(|c| u32::try_from(c.0).ok()), partition))
 }
 
 /// Splits a group into parts that fit into one segment and into memory.

@@ -450,20 +450,19 @@ impl Database {
         crate::seal::flush(&self.engine, &maintenance, None)
     }
 
-    /// Merges small segments and rewrites worn ones, in one collection or in all.
+    /// Merges small segments, and those whose rows are interleaved because they were inserted in no order, and rewrites worn ones, in one
+    /// collection or in all.
     ///
     /// # Errors
     /// [`Code::NamespaceNotFound`]; [`Code::OutOfDiskSpace`], and then the segments are unchanged.
     pub fn compact(&self, name: Option<&str>) -> Result<()> {
-        let maintenance = self.engine.maintenance.lock();
         if let Some(name) = name {
             let state = self.engine.state.read();
             if state.documents(name).is_err() {
                 state.collection(name)?;
             }
         }
-        crate::seal::flush(&self.engine, &maintenance, name)?;
-        crate::compact::compact(&self.engine, &maintenance, name, true)
+        crate::compact::compact_thoroughly(&self.engine, name)
     }
 
     /// The value of a sweeper parameter.

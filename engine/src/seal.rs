@@ -16,10 +16,11 @@ use crate::state::CollectionState;
 use crate::sync::Guard;
 use ahash::AHashMap;
 use arrow::array::RecordBatch;
-use ebbtide_buckets::{BucketId, Chunk, FileTypes, Schema, SealRun, Sealer, adapt, times, to_usize};
+use ebbtide_buckets::{BucketId, Chunk, FileTypes, Schema, SealRun, Sealer, SegmentReader, adapt, times, to_usize};
 use ebbtide_ttl::in_range;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,9 +109,25 @@ impl SealInput {
     }
 
     pub(crate) fn add_segment(&mut self, segment: &Segment, schema: &Schema) -> Result<()> {
-        let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
         let reader = segment.file.reader()?.without_cache();
-        let (ranges, buckets) = segment.live_rows(&reader);
+        let rows = self.add_metas(segment, &reader, 0..reader.directory().meta_count(), schema)?;
+        if rows != segment.live().rows {
+            let what = format!("segment rows expected={} found={rows}", segment.live().rows);
+            return Err(Error::corrupt(&segment.file.path, 0, what));
+        }
+        Ok(())
+    }
+
+    /// Adds the live rows of some metas of a segment. Returns how many rows they have.
+    pub(crate) fn add_metas(
+        &mut self,
+        segment: &Segment,
+        reader: &SegmentReader,
+        metas: Range<usize>,
+        schema: &Schema,
+    ) -> Result<u64> {
+        let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
+        let (ranges, buckets) = segment.live_rows(reader, metas);
         // Batches are not joined: that would copy them, and could exceed the offsets of texts and lists.
         let mut rows: Rows = Vec::new();
         for batch in reader.read(&columns, schema, &ranges, MERGE_BATCH_ROWS)? {
@@ -119,10 +136,7 @@ impl SealInput {
             let count = u32::try_from(batch.num_rows()).map_err(|_| Error::internal("a batch of over 2^32 rows"))?;
             rows.extend((0..count).map(|row| (piece, row)));
         }
-        if rows.len() as u64 != segment.live().rows {
-            let what = format!("segment rows expected={} found={}", segment.live().rows, rows.len());
-            return Err(Error::corrupt(&segment.file.path, 0, what));
-        }
+        let added = rows.len() as u64;
         let mut rows = rows.into_iter();
         for (id, count) in buckets {
             let of_bucket: Rows = rows.by_ref().take(to_usize(count)).collect();
@@ -135,7 +149,7 @@ impl SealInput {
         if rows.next().is_some() {
             return Err(Error::corrupt(&segment.file.path, 0, "rows are in no bucket"));
         }
-        Ok(())
+        Ok(added)
     }
 
     /// Sorts the buckets, and every bucket's rows by time; rows of one instant stay in order of arrival.

@@ -234,11 +234,15 @@ impl Segment {
         reader.directory().meta_of(ordinal)
     }
 
-    /// Ranges of live rows, and their buckets with the numbers of live rows, in the order of rows.
-    pub(crate) fn live_rows(&self, reader: &SegmentReader) -> (Vec<Range<u64>>, Vec<(BucketId, u64)>) {
+    /// Ranges of live rows of some metas, and their buckets with the numbers of live rows, in the order of rows.
+    pub(crate) fn live_rows(
+        &self,
+        reader: &SegmentReader,
+        metas: Range<usize>,
+    ) -> (Vec<Range<u64>>, Vec<(BucketId, u64)>) {
         let mut ranges = Vec::new();
         let mut buckets = Vec::new();
-        for (ordinal, _, bounds) in self.live_buckets(reader) {
+        for (ordinal, _, bounds) in self.buckets_of_metas(reader, metas) {
             let id = BucketId { meta: self.meta(reader, ordinal), window: bounds.window };
             buckets.push((id, bounds.rows));
             self.push_live(&mut ranges, reader, ordinal);

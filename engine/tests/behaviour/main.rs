@@ -5,6 +5,7 @@
 mod altering;
 mod async_api;
 mod batch_ids;
+mod compaction;
 mod cost;
 mod damage;
 mod documents;
