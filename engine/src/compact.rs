@@ -1,5 +1,5 @@
-//! Compaction: merges small segments and interleaved ones, and rewrites segments that have lost most of their rows, whose columns have narrower
-//! types than the newest ones, or that an older program stored outside the collection's folder.
+//! Compaction: merges small segments and interleaved ones, and rewrites segments that have lost most of their rows, whose columns have
+//! narrower types than the newest ones, or that an older program stored outside the collection's folder.
 
 mod interleaved;
 
@@ -13,6 +13,7 @@ use crate::settings::{DEFAULT_MEMTABLE_BYTES_MAX, Settings};
 use crate::state::CollectionState;
 use crate::sync::Guard;
 use ebbtide_buckets::FileTypes;
+use ebbtide_ttl::Code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,22 +23,31 @@ const SMALL_ROWS: u64 = 1 << 18;
 /// there are this many.
 const SMALL_SEGMENTS_MAX: usize = 4;
 
-/// Compacts one collection or all, as thoroughly as is worth it. The lock is released now and then, so that writers do not wait for all
-/// of it. A segment that cannot be read stays as it is; the error about the first of them comes when all else is done.
+/// Merges and rewrites everything that saves space, in one collection or in all. Between merges of interleaved segments the lock is
+/// released, so that writers do not wait for all of them. A segment that cannot be read stays as it is; the error about the first of
+/// them comes when all else is done. If the disk is full, the rest is tried all the same, and the error is returned at the end.
 pub(crate) fn compact_thoroughly(engine: &Engine, only: Option<&str>) -> Result<()> {
     let mut unread = ReadErrors::default();
-    let mut done: Option<interleaved::Place> = None;
-    loop {
-        let maintenance = engine.maintenance.lock();
-        if done.is_none() || engine.is_half_full() {
-            crate::seal::flush(engine, &maintenance, only)?;
+    let mut full = None;
+    let mut note_full = |done: Result<()>| match done {
+        Err(error) if error.code() == Code::OutOfDiskSpace => {
+            full.get_or_insert(error);
+            Ok(())
         }
-        done = interleaved::merge_next(engine, &maintenance, only, done.as_ref(), &mut unread)?;
-        if done.is_none() {
-            compact(engine, &maintenance, only, true, &mut unread)?;
-            return unread.0.map_or(Ok(()), Err);
+        done => done,
+    };
+    let mut maintenance = engine.maintenance.lock();
+    crate::seal::flush(engine, &maintenance, only)?;
+    for segments in interleaved::all(engine, only, &mut unread)? {
+        note_full(interleaved::merge(engine, &maintenance, &segments, &mut unread))?;
+        drop(maintenance);
+        maintenance = engine.maintenance.lock();
+        if engine.is_half_full() {
+            note_full(crate::seal::flush(engine, &maintenance, None))?;
         }
     }
+    compact(engine, &maintenance, only, true, &mut unread)?;
+    full.or(unread.0).map_or(Ok(()), Err)
 }
 
 /// Compacts all collections in the background, as far as it is urgent.
@@ -164,7 +174,7 @@ fn candidates(
     unread: &mut ReadErrors,
 ) -> Result<Vec<Vec<Arc<Segment>>>> {
     let rows_max = settings.segment_rows_max as u64;
-    let memory_max = (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2);
+    let memory_max = merge_memory(settings);
     let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
     let mut chosen = Vec::new();
     for segment in collection.segments.values().filter(|segment| !collection.is_moving(segment.file.id)) {
@@ -195,6 +205,11 @@ fn candidates(
         });
     }
     Ok(chosen)
+}
+
+/// The memory for columns that are merged at a time.
+fn merge_memory(settings: &Settings) -> u64 {
+    (settings.memtable_bytes_max.max(DEFAULT_MEMTABLE_BYTES_MAX) as u64).saturating_mul(2)
 }
 
 /// The class and the partition of a segment.

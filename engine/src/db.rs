@@ -451,10 +451,10 @@ impl Database {
     }
 
     /// Merges small segments, and those whose rows are interleaved because they were inserted in no order, and rewrites worn ones, in one
-    /// collection or in all.
+    /// collection or in all. Until segments are replaced, the disk needs room for both: for 64 interleaved ones at most.
     ///
     /// # Errors
-    /// [`Code::NamespaceNotFound`]; [`Code::OutOfDiskSpace`], and then the segments are unchanged.
+    /// [`Code::NamespaceNotFound`]; [`Code::OutOfDiskSpace`], and then what was not replaced is unchanged.
     pub fn compact(&self, name: Option<&str>) -> Result<()> {
         if let Some(name) = name {
             let state = self.engine.state.read();

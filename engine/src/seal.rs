@@ -110,24 +110,20 @@ impl SealInput {
 
     pub(crate) fn add_segment(&mut self, segment: &Segment, schema: &Schema) -> Result<()> {
         let reader = segment.file.reader()?.without_cache();
-        let rows = self.add_metas(segment, &reader, 0..reader.directory().meta_count(), schema)?;
-        if rows != segment.live().rows {
-            let what = format!("segment rows expected={} found={rows}", segment.live().rows);
-            return Err(Error::corrupt(&segment.file.path, 0, what));
-        }
-        Ok(())
+        let rows = self.add_buckets(segment, &reader, 0..reader.directory().bucket_count(), schema)?;
+        segment.check_rows(rows)
     }
 
-    /// Adds the live rows of some metas of a segment. Returns how many rows they have.
-    pub(crate) fn add_metas(
+    /// Adds the live rows of some buckets of a segment. Returns how many rows they have.
+    pub(crate) fn add_buckets(
         &mut self,
         segment: &Segment,
         reader: &SegmentReader,
-        metas: Range<usize>,
+        buckets: Range<usize>,
         schema: &Schema,
     ) -> Result<u64> {
         let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-        let (ranges, buckets) = segment.live_rows(reader, metas);
+        let (ranges, buckets) = segment.live_rows(reader, buckets);
         // Batches are not joined: that would copy them, and could exceed the offsets of texts and lists.
         let mut rows: Rows = Vec::new();
         for batch in reader.read(&columns, schema, &ranges, MERGE_BATCH_ROWS)? {
@@ -261,32 +257,43 @@ pub(crate) fn seal_input(collection: &CollectionState, group: &[Arc<Segment>]) -
     Ok(input)
 }
 
-/// Rewrites segments, all that is left of which is `input`.
+/// Rewrites segments; `input` is what is left of them.
 pub(crate) fn merge_segments(
     engine: &Engine,
     collection: &CollectionState,
     group: &[Arc<Segment>],
     input: SealInput,
 ) -> Result<()> {
-    // Until the old files are gone, every row is there twice.
+    rewriting(engine, collection, || {
+        // The schema may be ahead of what is durable: only the log holds the insert that widened it.
+        let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
+        ops.extend(write_segments(engine, collection, input)?);
+        replace_segments(engine, collection, group, ops)
+    })?
+}
+
+/// Runs what rewrites segments. Until their old files are gone, every row is there twice, which other programs have to know.
+pub(crate) fn rewriting<T>(engine: &Engine, collection: &CollectionState, rewrite: impl FnOnce() -> T) -> Result<T> {
     collection.folder.begin_rewrite()?;
-    let merged = merge_marked(engine, collection, group, input);
+    let rewritten = rewrite();
     if engine.poisoned().is_none() {
         collection.folder.end_rewrite();
     }
-    merged
+    Ok(rewritten)
 }
 
-fn merge_marked(engine: &Engine, collection: &CollectionState, group: &[Arc<Segment>], input: SealInput) -> Result<()> {
-    // The schema may be ahead of what is durable: only the log holds the insert that widened it.
-    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
-    let added = write_segments(engine, collection, input)?;
+/// Commits edits that add what is left of some segments, and removes these.
+pub(crate) fn replace_segments(
+    engine: &Engine,
+    collection: &CollectionState,
+    group: &[Arc<Segment>],
+    mut ops: Vec<Op>,
+) -> Result<()> {
     let rows_of = |op: &Op| op.added_segment().map_or(0, |segment| segment.state.live.rows);
-    let (before, after): (u64, u64) = (group.iter().map(|s| s.live().rows).sum(), added.iter().map(rows_of).sum());
+    let (before, after): (u64, u64) = (group.iter().map(|s| s.live().rows).sum(), ops.iter().map(rows_of).sum());
     // Several pieces of a bin become one.
     let keeps = after == before || (rung_of(&collection.name).is_some() && after < before);
     assert!(keeps, "compaction keeps every row");
-    ops.extend(added);
     ops.extend(group.iter().map(|s| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
     commit_segments(engine, collection, ops)
 }

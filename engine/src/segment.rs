@@ -234,15 +234,24 @@ impl Segment {
         reader.directory().meta_of(ordinal)
     }
 
-    /// Ranges of live rows of some metas, and their buckets with the numbers of live rows, in the order of rows.
+    /// Fails unless `found` is the number of live rows.
+    pub(crate) fn check_rows(&self, found: u64) -> Result<()> {
+        if found == self.live().rows {
+            return Ok(());
+        }
+        let what = format!("segment rows expected={} found={found}", self.live().rows);
+        Err(Error::corrupt(&self.file.path, 0, what))
+    }
+
+    /// Ranges of live rows of some buckets, and the live ones of these with the numbers of their rows, in the order of rows.
     pub(crate) fn live_rows(
         &self,
         reader: &SegmentReader,
-        metas: Range<usize>,
+        ordinals: Range<usize>,
     ) -> (Vec<Range<u64>>, Vec<(BucketId, u64)>) {
         let mut ranges = Vec::new();
         let mut buckets = Vec::new();
-        for (ordinal, _, bounds) in self.buckets_of_metas(reader, metas) {
+        for (ordinal, bounds) in ordinals.filter_map(|ordinal| Some((ordinal, self.bounds(reader, ordinal)?))) {
             let id = BucketId { meta: self.meta(reader, ordinal), window: bounds.window };
             buckets.push((id, bounds.rows));
             self.push_live(&mut ranges, reader, ordinal);

@@ -167,7 +167,7 @@ pub(crate) fn verify_segment(segment: &Segment, collection: &CollectionState) ->
         return Err(Error::corrupt(&segment.file.path, 0, what));
     }
     let columns: Vec<String> = schema.arrow().fields().iter().map(|f| f.name().clone()).collect();
-    let (ranges, _) = segment.live_rows(&reader, 0..reader.directory().meta_count());
+    let (ranges, _) = segment.live_rows(&reader, 0..reader.directory().bucket_count());
     let mut rows = 0;
     for batch in reader.read(&columns, schema, &ranges, 1 << 16)? {
         rows += batch?.num_rows() as u64;

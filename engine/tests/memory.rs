@@ -55,7 +55,10 @@ fn builder(path: &Path, memtable: usize) -> Builder {
 }
 
 fn batch(number: i64) -> RecordBatch {
-    let ids = || number * BATCH_ROWS..(number + 1) * BATCH_ROWS;
+    batch_of(|| number * BATCH_ROWS..(number + 1) * BATCH_ROWS)
+}
+
+fn batch_of<Ids: Iterator<Item = i64>>(ids: impl Fn() -> Ids) -> RecordBatch {
     let times = TimestampMillisecondArray::from_iter_values(ids().map(|i| NOON - 86_400_000 + i / SERIES * 1_000));
     let metas = StringArray::from_iter_values(ids().map(|i| format!("series-{}", i % SERIES)));
     let mut columns: Vec<(String, ArrayRef)> =
@@ -97,6 +100,7 @@ fn memory_does_not_grow_with_what_is_stored() {
     let (bytes, db) = peak("replay", || open(&path));
     peaks.push(("replay", bytes));
     peaks.push(("merge", peak("merge", || db.compact(None).expect("merges")).0));
+    peaks.push(("merge of interleaved segments", merge_interleaved(&db)));
     let c = db.collection("c").expect("is there");
     let (bytes, rows) = peak("scan", || rows_of(&c));
     assert_eq!(rows as i64, 2 * BATCHES * BATCH_ROWS);
@@ -137,6 +141,20 @@ fn memory_does_not_grow_with_what_is_stored() {
     drop((c, db));
     let c = open(&path).collection("c").expect("is there");
     assert_eq!(rows_of(&c) as i64, 2 * BATCHES * BATCH_ROWS, "nothing is there twice");
+}
+
+/// What a merge takes of segments that each have some rows of every bucket.
+fn merge_interleaved(db: &Database) -> usize {
+    let c = db.create_collection("interleaved", CollectionOptions::new("t").meta_field("m")).expect("is made");
+    for number in 0..2 * BATCHES {
+        c.insert(&batch_of(|| (0..BATCH_ROWS).map(move |row| row * 2 * BATCHES + number))).expect("is stored");
+        db.flush().expect("seals");
+    }
+    let (bytes, ()) = peak("merge interleaved segments", || db.compact(Some("interleaved")).expect("merges"));
+    let segments = c.snapshot().expect("a view").segments();
+    let (rows, buckets): (u64, u64) = segments.iter().fold((0, 0), |sum, s| (sum.0 + s.rows, sum.1 + s.buckets));
+    assert_eq!((rows as i64, buckets as i64), (2 * BATCHES * BATCH_ROWS, SERIES), "one bucket for each series");
+    bytes
 }
 
 /// Documents of half a kilobyte; a quarter of them is written again.

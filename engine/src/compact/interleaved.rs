@@ -1,277 +1,349 @@
-//! Merges segments whose rows are interleaved, as after an import that was in no order: every segment has a part of every series, and a
-//! part of a series is larger than its share of the whole.
+//! Merges segments whose rows are interleaved, as after an import in no order: every segment has some rows of every bucket, and they
+//! compress worse than the rows of a bucket in one place.
 //!
-//! What is merged may be larger than memory, so it is read and written in ranges of metas, and committed as one.
+//! What is merged may be larger than memory: it is read and written in ranges of buckets, and committed as one.
 
-use super::{ReadErrors, group_of, present};
+use super::{ReadErrors, group_of, merge_memory, present};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ladder::rung_of;
 use crate::manifest::Op;
 use crate::seal::{self, Group, SealInput};
 use crate::segment::Segment;
 use crate::segment::bounds::BucketBounds;
-use crate::settings::Settings;
 use crate::state::CollectionState;
 use crate::sync::Guard;
 use ebbtide_buckets::{SegmentReader, Window};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A segment is interleaved with others if one of this many of its rows lies between their rows.
+/// A segment is interleaved with others if at least one in this many of its rows lies between their rows.
 const SHARE: u64 = 4;
-/// Segments that are merged at once, all of which are open meanwhile.
-const SEGMENTS_MAX: usize = 256;
+/// At most this many segments are merged at a time: their files are open meanwhile, and the disk has room for both. Of more segments a
+/// bucket has some rows in several files afterwards, which the next compaction merges.
+const SEGMENTS_MAX: usize = 64;
 /// What a bucket and a row take while they are merged, apart from the columns.
 const BUCKET_BYTES: u64 = 256;
 const ROW_BYTES: u64 = 24;
 
-/// Where a pass over the segments of a database is: groups up to this one are done.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+/// Segments of one class and partition, by their numbers. The times of each overlap those of another one.
+pub(super) struct Overlapping {
     collection: String,
     group: Group,
+    segments: Vec<u64>,
 }
 
-/// Merges the interleaved segments of the next group after `done`, in one collection or in all. Returns that group, or `None` if there
-/// is no other. Between two groups the lock may be released.
-pub(crate) fn merge_next(
-    engine: &Engine,
-    _maintenance: &Guard<'_, ()>,
-    only: Option<&str>,
-    done: Option<&Place>,
-    unread: &mut ReadErrors,
-) -> Result<Option<Place>> {
-    engine.check_writable()?;
+/// The segments whose times overlap, in one collection or in all.
+pub(super) fn all(engine: &Engine, only: Option<&str>, unread: &mut ReadErrors) -> Result<Vec<Overlapping>> {
     let names: Vec<String> = engine.state.read().collections.keys().cloned().collect();
     let names = names.into_iter().filter(|name| rung_of(name).is_none() && only.is_none_or(|only| only == name));
-    for collection in names.filter(|name| done.is_none_or(|done| done.collection <= *name)) {
-        let after = done.filter(|done| done.collection == collection).map(|done| done.group);
+    let mut all = Vec::new();
+    for collection in names {
+        let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
         let now = present(engine, &collection)?;
-        if let Some((group, segments)) = overlapping(&now, after, unread)? {
-            // The files of segments that were replaced stay as long as a state that names them.
-            drop(now);
-            merge_group(engine, &collection, segments, unread)?;
-            return Ok(Some(Place { collection, group }));
-        }
-    }
-    Ok(None)
-}
-
-/// The segments of the next group after `after` whose times overlap those of others in it.
-fn overlapping(
-    collection: &CollectionState,
-    after: Option<Group>,
-    unread: &mut ReadErrors,
-) -> Result<Option<(Group, Vec<Arc<Segment>>)>> {
-    let mut groups: BTreeMap<Group, Vec<Arc<Segment>>> = BTreeMap::new();
-    for segment in collection.segments.values().filter(|segment| !collection.is_moving(segment.file.id)) {
-        match group_of(collection, segment) {
-            Ok(group) if after.is_none_or(|after| after < group) => {
-                groups.entry(group).or_default().push(segment.clone())
+        for segment in now.segments.values().filter(|segment| !now.is_moving(segment.file.id)) {
+            match group_of(&now, segment) {
+                Ok(group) => groups.entry(group).or_default().push(segment.clone()),
+                Err(error) => unread.note(error)?,
             }
-            Ok(_) => {}
-            Err(error) => unread.note(error)?,
+        }
+        for (group, segments) in groups {
+            for segments in overlapping(segments).chunks(SEGMENTS_MAX).filter(|segments| segments.len() > 1) {
+                let segments = segments.iter().map(|segment| segment.file.id).collect();
+                all.push(Overlapping { collection: collection.clone(), group, segments });
+            }
         }
     }
-    for (group, mut segments) in groups {
-        segments.sort_by_key(|segment| segment.live().first_min);
-        let ends = segments.iter().scan(i64::MIN, |end, segment| {
-            let before = *end;
-            *end = before.max(segment.live().last_max);
-            Some(before)
-        });
-        let follows: Vec<bool> = ends.zip(&segments).map(|(end, segment)| segment.live().first_min <= end).collect();
-        let is_overlapped = |at: usize| follows[at] || follows.get(at + 1).is_some_and(|next| *next);
-        let mut found: Vec<_> =
-            (0..segments.len()).filter(|at| is_overlapped(*at)).map(|at| segments[at].clone()).collect();
-        if found.len() > 1 {
-            // In the order in which their rows arrived.
-            found.sort_by_key(|segment| segment.file.id);
-            found.truncate(SEGMENTS_MAX);
-            return Ok(Some((group, found)));
-        }
-    }
-    Ok(None)
+    Ok(all)
 }
 
-/// Merges those of some segments that are interleaved.
-fn merge_group(engine: &Engine, name: &str, segments: Vec<Arc<Segment>>, unread: &mut ReadErrors) -> Result<()> {
-    let mut parts = Vec::new();
-    for segment in segments {
-        match segment.file.reader() {
-            Ok(reader) => parts.push((segment, reader.without_cache())),
-            Err(error) => unread.note(error)?,
+/// The segments whose times overlap those of others by more than one instant, in the order of time.
+fn overlapping(mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+    segments.sort_by_key(|segment| segment.live().first_min);
+    let mut overlap = vec![false; segments.len()];
+    let mut last: Option<usize> = None;
+    for (at, segment) in segments.iter().enumerate() {
+        let end = last.map(|last| segments[last].live().last_max);
+        if end.is_some_and(|end| segment.live().first_min < end) {
+            overlap[at] = true;
+            last.into_iter().for_each(|last| overlap[last] = true);
+        }
+        if end.is_none_or(|end| end < segment.live().last_max) {
+            last = Some(at);
         }
     }
-    let between = rows_between(&parts);
-    let is_interleaved = |at: usize| between[at] > 0 && between[at] >= parts[at].0.live().rows / SHARE;
-    let chosen: Vec<usize> = (0..parts.len()).filter(|at| is_interleaved(*at)).collect();
-    let parts: Vec<_> = chosen.into_iter().map(|at| parts[at].clone()).collect();
-    if parts.len() < 2 || rows_of_largest_bucket(&parts) > engine.settings.segment_rows_max as u64 {
-        return Ok(());
-    }
-    let _span = tracing::debug_span!("merge interleaved", collection = name, segments = parts.len()).entered();
-    let collection = present(engine, name)?;
-    // Until the old files are gone, every row is there twice.
-    collection.folder.begin_rewrite()?;
-    let merged = merge(engine, &collection, &parts);
-    if engine.poisoned().is_none() {
-        collection.folder.end_rewrite();
-    }
-    match merged {
-        Ok(()) => engine.metrics.compacted(),
-        Err(error) => unread.note(error)?,
+    segments.into_iter().zip(overlap).filter_map(|(segment, overlaps)| overlaps.then_some(segment)).collect()
+}
+
+/// Merges those of some segments that are interleaved, as far as they are still there.
+pub(super) fn merge(
+    engine: &Engine,
+    _maintenance: &Guard<'_, ()>,
+    of: &Overlapping,
+    unread: &mut ReadErrors,
+) -> Result<()> {
+    engine.check_writable()?;
+    let mut waiting = of.segments.as_slice();
+    while !waiting.is_empty() {
+        let Some(parts) = open(engine, of, &mut waiting, unread)? else { return Ok(()) };
+        merge_interleaved(engine, &of.collection, parts, unread)?;
     }
     Ok(())
 }
 
-/// Writes what is left of segments in the order of metas, and replaces them.
-fn merge(engine: &Engine, collection: &CollectionState, parts: &[Part]) -> Result<()> {
-    let mut written = collection.clone();
-    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
-    for ranges in ranges_of_metas(parts, memory_max(&engine.settings)) {
-        let added =
-            input_of(parts, &ranges, collection).and_then(|input| seal::write_segments(engine, &written, input));
-        match added {
-            Ok(added) => {
-                if let Some(Op::SetFileTypes { types, .. }) =
-                    added.iter().find(|op| matches!(op, Op::SetFileTypes { .. }))
-                {
-                    written.file_types = Arc::new(types.clone());
-                }
-                ops.extend(added);
+/// Opens segments until their directories take as much memory as a merge may. `None` if the collection was dropped.
+fn open(engine: &Engine, of: &Overlapping, waiting: &mut &[u64], unread: &mut ReadErrors) -> Result<Option<Vec<Part>>> {
+    let Ok(collection) = present(engine, &of.collection) else { return Ok(None) };
+    let (mut parts, mut directories) = (Vec::new(), 0);
+    while let Some((id, rest)) = waiting.split_first().filter(|_| directories < merge_memory(&engine.settings)) {
+        *waiting = rest;
+        let segment = collection.segments.get(id).filter(|segment| {
+            !collection.is_moving(*id) && group_of(&collection, segment).is_ok_and(|group| group == of.group)
+        });
+        match segment.map(|segment| Part::open(segment, &collection)) {
+            Some(Ok(part)) => {
+                directories += part.reader.memory_bytes() as u64;
+                parts.push(part);
             }
-            Err(error) => {
-                seal::take_back(engine, collection, &seal::added(collection, &ops));
-                return Err(error);
-            }
+            Some(Err(error)) => unread.note(error)?,
+            None => {}
         }
     }
-    let rows_of = |op: &Op| op.added_segment().map_or(0, |segment| segment.state.live.rows);
-    let (before, after): (u64, u64) = (parts.iter().map(|(s, _)| s.live().rows).sum(), ops.iter().map(rows_of).sum());
-    assert_eq!(before, after, "compaction keeps every row");
-    ops.extend(parts.iter().map(|(s, _)| Op::RemoveSegment { collection: collection.id, segment: s.file.id }));
-    seal::commit_segments(engine, collection, ops)
+    Ok(Some(parts))
 }
 
-/// The live rows of a range of metas of each segment.
-fn input_of(parts: &[Part], ranges: &[Range<usize>], collection: &CollectionState) -> Result<SealInput> {
-    let mut input = SealInput::default();
-    for ((segment, reader), metas) in parts.iter().zip(ranges) {
-        input.add_metas(segment, reader, metas.clone(), &collection.schema)?;
+fn merge_interleaved(engine: &Engine, name: &str, mut parts: Vec<Part>, unread: &mut ReadErrors) -> Result<()> {
+    loop {
+        parts = interleaved(parts);
+        if parts.len() < 2 {
+            return Ok(());
+        }
+        if let Some(part) = with_too_large_bucket(&parts, engine) {
+            parts.remove(part);
+            continue;
+        }
+        let _span = tracing::debug_span!("merge", collection = name, segments = parts.len()).entered();
+        let collection = present(engine, name)?;
+        match seal::rewriting(engine, &collection, || rewrite(engine, &collection, &parts))? {
+            Ok(()) => {
+                engine.metrics.compacted();
+                return Ok(());
+            }
+            Err((Some(damaged), error)) => {
+                unread.note(error)?;
+                parts.remove(damaged);
+            }
+            Err((None, error)) => return Err(error),
+        }
     }
-    Ok(input)
+}
+
+/// Writes what is left of segments in the order of buckets, and replaces them. An error that is about one of them comes with its index.
+fn rewrite(engine: &Engine, collection: &CollectionState, parts: &[Part]) -> Result<(), (Option<usize>, Error)> {
+    let mut written = collection.clone();
+    let mut ops = vec![Op::SetSchema { collection: collection.id, schema: (*collection.schema).clone() }];
+    let mut rows = vec![0; parts.len()];
+    let mut write = |ranges: &[Range<usize>]| {
+        let mut input = SealInput::default();
+        for (at, (part, buckets)) in parts.iter().zip(ranges).enumerate() {
+            let added = input.add_buckets(&part.segment, &part.reader, buckets.clone(), &collection.schema);
+            rows[at] += added.map_err(|error| (Some(at), error))?;
+        }
+        let added = seal::write_segments(engine, &written, input).map_err(|error| (None, error))?;
+        if let Some(types) = added.iter().find_map(Op::file_types) {
+            written.file_types = Arc::new(types.clone());
+        }
+        ops.extend(added);
+        Ok(())
+    };
+    let mut done = ranges_of_buckets(parts, engine).iter().try_for_each(|ranges| write(ranges));
+    if done.is_ok() {
+        let mut checks = parts.iter().zip(&rows).enumerate();
+        done = checks.try_for_each(|(at, (part, rows))| part.segment.check_rows(*rows).map_err(|e| (Some(at), e)));
+    }
+    if let Err(error) = done {
+        seal::take_back(engine, collection, &seal::added(collection, &ops));
+        return Err(error);
+    }
+    let segments: Vec<Arc<Segment>> = parts.iter().map(|part| part.segment.clone()).collect();
+    seal::replace_segments(engine, collection, &segments, ops).map_err(|error| (None, error))
 }
 
 /// A segment, open.
-type Part = (Arc<Segment>, SegmentReader);
+struct Part {
+    segment: Arc<Segment>,
+    reader: SegmentReader,
+    /// About how much memory a row takes.
+    row_bytes: u64,
+}
 
-/// Calls `each` for every meta, in order, with its ordinal in each of the segments that have it.
-fn each_meta(parts: &[Part], mut each: impl FnMut(&[Option<usize>])) {
-    let mut next = vec![0; parts.len()];
-    let mut here = vec![None; parts.len()];
-    let of = |at: usize, meta: usize| {
-        let directory = parts[at].1.directory();
-        (meta < directory.meta_count()).then(|| directory.meta_bytes(meta))
-    };
-    while let Some(least) = (0..parts.len()).filter_map(|at| of(at, next[at])).min() {
-        for at in 0..parts.len() {
-            here[at] = (of(at, next[at]) == Some(least)).then_some(next[at]);
-            next[at] += usize::from(here[at].is_some());
+impl Part {
+    fn open(segment: &Arc<Segment>, collection: &CollectionState) -> Result<Part> {
+        let reader = segment.file.reader()?.without_cache();
+        let absent = collection.schema.fields.len().saturating_sub(reader.schema().fields.len()) as u64;
+        let row_bytes = reader.columns_memory() / segment.file.meta.rows.max(1) + absent * 8 + ROW_BYTES;
+        Ok(Part { segment: segment.clone(), reader, row_bytes })
+    }
+
+    /// The meta and the window of a bucket.
+    fn key(&self, bucket: usize) -> Option<Key<'_>> {
+        let directory = self.reader.directory();
+        let is_there = bucket < directory.bucket_count();
+        is_there.then(|| (directory.meta_bytes(directory.meta_ordinal(bucket)), directory.window(bucket)))
+    }
+
+    fn bounds(&self, bucket: usize) -> Option<BucketBounds> {
+        self.segment.bounds(&self.reader, bucket)
+    }
+}
+
+/// The bytes of a meta, and a window.
+type Key<'a> = (&'a [u8], Window);
+
+/// Calls `each` for every bucket, in the order of metas and windows, with the segments that have it and its ordinal in each.
+fn each_bucket(parts: &[Part], mut each: impl FnMut(&[(usize, usize)])) {
+    let mut next: BinaryHeap<Reverse<(Key<'_>, usize, usize)>> = BinaryHeap::new();
+    next.extend(parts.iter().enumerate().filter_map(|(at, part)| Some(Reverse((part.key(0)?, at, 0)))));
+    let mut here = Vec::new();
+    while let Some(Reverse((least, ..))) = next.peek() {
+        let least = *least;
+        here.clear();
+        while let Some(Reverse((_, at, bucket))) = next.peek().copied().filter(|Reverse((key, ..))| *key == least) {
+            next.pop();
+            next.extend(parts[at].key(bucket + 1).map(|key| Reverse((key, at, bucket + 1))));
+            here.push((at, bucket));
         }
         each(&here);
     }
 }
 
-/// The live buckets of a meta: which segment each is in, and its bounds.
-fn buckets_of<'a>(parts: &'a [Part], here: &'a [Option<usize>]) -> impl Iterator<Item = (usize, BucketBounds)> + 'a {
-    parts.iter().zip(here).enumerate().flat_map(|(at, ((segment, reader), meta))| {
-        segment.buckets_of_metas(reader, *meta).map(move |(_, _, bounds)| (at, bounds))
-    })
+/// Those of some segments that are interleaved with each other.
+fn interleaved(mut parts: Vec<Part>) -> Vec<Part> {
+    loop {
+        let count = parts.len();
+        let between = rows_between(&parts);
+        let is_interleaved =
+            |(part, between): &(Part, u64)| *between > 0 && *between >= part.segment.live().rows / SHARE;
+        parts = parts.into_iter().zip(between).filter(is_interleaved).map(|(part, _)| part).collect();
+        if parts.len() == count {
+            return parts;
+        }
+    }
 }
 
-/// Estimates how many rows of each segment lie between rows of the same bucket in another one, as if the rows of each were spread
-/// evenly. Where few rows lie between many, the few count for both.
+/// Estimates how many rows of each segment lie between rows of the same bucket in others.
 fn rows_between(parts: &[Part]) -> Vec<u64> {
     let mut between = vec![0; parts.len()];
-    let mut buckets: Vec<(usize, BucketBounds, u64)> = Vec::new();
-    each_meta(parts, |here| {
-        buckets.clear();
-        buckets.extend(buckets_of(parts, here).map(|(at, bounds)| (at, bounds, 0)));
-        for one in 1..buckets.len() {
-            let (before, rest) = buckets.split_at_mut(one);
-            let (_, bounds, most) = &mut rest[0];
-            for (_, other, most_of_other) in before.iter_mut().filter(|(_, other, _)| other.window == bounds.window) {
-                let (first, last) = (bounds.first.max(other.first), bounds.last.min(other.last));
-                if first <= last {
-                    let shared = rows_within(bounds, first, last).min(rows_within(other, first, last));
-                    *most = shared.max(*most);
-                    *most_of_other = shared.max(*most_of_other);
-                }
-            }
-        }
-        for (at, _, most) in &buckets {
-            between[*at] += *most;
+    let mut bounds: Vec<(usize, BucketBounds)> = Vec::new();
+    each_bucket(parts, |here| {
+        bounds.clear();
+        bounds.extend(here.iter().filter_map(|(at, bucket)| Some((*at, parts[*at].bounds(*bucket)?))));
+        let of_bucket: Vec<Rows> = bounds.iter().map(|(_, bounds)| Rows::from(bounds)).collect();
+        for ((at, _), rows) in bounds.iter().zip(between_of(&of_bucket)) {
+            between[*at] += rows;
         }
     });
     between
 }
 
-/// About how many rows of a bucket are from `first` to `last`, which are within its times; one at least.
-fn rows_within(bounds: &BucketBounds, first: i64, last: i64) -> u64 {
-    let width = |first: i64, last: i64| u128::from(last.abs_diff(first)) + 1;
-    let rows = (u128::from(bounds.rows) * width(first, last)).div_ceil(width(bounds.first, bounds.last));
-    u64::try_from(rows).unwrap_or(bounds.rows)
+/// The rows of a bucket in a segment, as if they were spread evenly.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    first: i64,
+    last: i64,
+    rows: u64,
 }
 
-/// The rows of the largest bucket after a merge: a bucket is not divided.
-fn rows_of_largest_bucket(parts: &[Part]) -> u64 {
-    let mut largest = 0;
-    let mut rows: Vec<(Window, u64)> = Vec::new();
-    each_meta(parts, |here| {
-        rows.clear();
-        for (_, bounds) in buckets_of(parts, here) {
-            match rows.iter_mut().find(|(window, _)| *window == bounds.window) {
-                Some((_, rows)) => *rows += bounds.rows,
-                None => rows.push((bounds.window, bounds.rows)),
+impl From<&BucketBounds> for Rows {
+    fn from(bounds: &BucketBounds) -> Rows {
+        Rows { first: bounds.first, last: bounds.last, rows: bounds.rows }
+    }
+}
+
+impl Rows {
+    /// About how many of them are from `first` to `last`.
+    fn within(&self, first: i64, last: i64) -> u64 {
+        let (first, last) = (first.max(self.first), last.min(self.last));
+        if first > last {
+            return 0;
+        }
+        let width = |first: i64, last: i64| last.abs_diff(first).saturating_add(1);
+        let (part, whole) = (width(first, last), width(self.first, self.last));
+        match self.rows.checked_mul(part) {
+            Some(product) => product.div_ceil(whole),
+            None => {
+                let rows = (u128::from(self.rows) * u128::from(part)).div_ceil(u128::from(whole));
+                u64::try_from(rows).unwrap_or(self.rows)
             }
         }
-        largest = rows.iter().map(|(_, rows)| *rows).fold(largest, u64::max);
-    });
-    largest
+    }
 }
 
-/// Divides the metas of all segments into ranges whose rows fit into memory, one meta at least: the range of ordinals in each segment.
-fn ranges_of_metas(parts: &[Part], memory_max: u64) -> Vec<Vec<Range<usize>>> {
-    let row_bytes = |at: usize| {
-        let (segment, reader) = &parts[at];
-        reader.columns_memory() / segment.file.meta.rows.max(1) + ROW_BYTES
+/// How many rows of each part of a bucket lie between rows of the other parts. Where few rows lie between many, the few count for
+/// both.
+fn between_of(parts: &[Rows]) -> Vec<u64> {
+    let between = |(at, part): (usize, &Rows)| {
+        let others = || parts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+        let others = || others().filter(|other| other.first <= part.last && part.first <= other.last);
+        let (Some(first), Some(last)) = (others().map(|other| other.first).min(), others().map(|o| o.last).max())
+        else {
+            return 0;
+        };
+        let of_others = others().map(|other| other.within(part.first, part.last)).fold(0, u64::saturating_add);
+        part.within(first, last).min(of_others)
     };
-    let row_bytes: Vec<u64> = (0..parts.len()).map(row_bytes).collect();
+    parts.iter().enumerate().map(between).collect()
+}
+
+/// Of the first bucket that would be too large for a segment, or for the memory of a merge: the segment with most of its rows.
+fn with_too_large_bucket(parts: &[Part], engine: &Engine) -> Option<usize> {
+    let (rows_max, memory_max) = (engine.settings.segment_rows_max as u64, merge_memory(&engine.settings));
+    let mut found = None;
+    each_bucket(parts, |here| {
+        let (rows, memory) = size_of(parts, here);
+        if found.is_none() && (rows > rows_max || memory > memory_max) {
+            let rows_in = |(at, bucket): &&(usize, usize)| parts[*at].bounds(*bucket).map(|bounds| bounds.rows);
+            found = here.iter().max_by_key(rows_in).map(|(at, _)| *at);
+        }
+    });
+    found
+}
+
+/// The rows of a bucket, and the memory for its merge.
+fn size_of(parts: &[Part], here: &[(usize, usize)]) -> (u64, u64) {
+    here.iter().fold((0_u64, 0_u64), |(rows, memory), (at, bucket)| {
+        let Some(bounds) = parts[*at].bounds(*bucket) else { return (rows, memory) };
+        let bytes = bounds.rows.saturating_mul(parts[*at].row_bytes).saturating_add(BUCKET_BYTES);
+        (rows.saturating_add(bounds.rows), memory.saturating_add(bytes))
+    })
+}
+
+/// Divides the buckets of all segments into ranges that each fit into a segment and into the memory for a merge: the range of
+/// ordinals in each segment.
+fn ranges_of_buckets(parts: &[Part], engine: &Engine) -> Vec<Vec<Range<usize>>> {
+    let (rows_max, memory_max) = (engine.settings.segment_rows_max as u64, merge_memory(&engine.settings));
     let mut all: Vec<Vec<Range<usize>>> = Vec::new();
     let mut range: Vec<Range<usize>> = vec![0..0; parts.len()];
-    let mut used = 0_u64;
-    each_meta(parts, |here| {
-        let buckets = buckets_of(parts, here);
-        let memory = buckets.map(|(at, bounds)| bounds.rows.saturating_mul(row_bytes[at]).saturating_add(BUCKET_BYTES));
-        let memory = memory.fold(0, u64::saturating_add);
-        if used > 0 && used.saturating_add(memory) > memory_max {
+    let mut used = (0_u64, 0_u64);
+    each_bucket(parts, |here| {
+        let (rows, memory) = size_of(parts, here);
+        let sum = (used.0.saturating_add(rows), used.1.saturating_add(memory));
+        if used.0 > 0 && (sum.0 > rows_max || sum.1 > memory_max) {
             let next = range.iter().map(|range| range.end..range.end).collect();
             all.push(std::mem::replace(&mut range, next));
-            used = 0;
+            used = (rows, memory);
+        } else {
+            used = sum;
         }
-        used = used.saturating_add(memory);
-        for (range, meta) in range.iter_mut().zip(here) {
-            range.end = meta.map_or(range.end, |meta| meta + 1);
+        for (at, bucket) in here {
+            range[*at].end = bucket + 1;
         }
     });
     all.push(range);
     all
 }
 
-/// The memory for rows that are merged at a time.
-fn memory_max(settings: &Settings) -> u64 {
-    (settings.memtable_bytes_max as u64).saturating_mul(2)
-}
+#[cfg(test)]
+mod tests;

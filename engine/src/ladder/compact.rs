@@ -20,7 +20,7 @@ pub(crate) fn add_segment(
     stored: &dyn Fn(&str) -> StoredField,
 ) -> Result<()> {
     let reader = segment.file.reader()?.without_cache();
-    let (ranges, _) = segment.live_rows(&reader, 0..reader.directory().meta_count());
+    let (ranges, _) = segment.live_rows(&reader, 0..reader.directory().bucket_count());
     let fields: Vec<String> = bins.field_names().map(str::to_owned).collect();
     let columns = stored_columns(&rung.schema, fields.iter().map(|field| stored(field)));
     for batch in reader.read(&columns, &rung.schema, &ranges, BATCH_ROWS)? {

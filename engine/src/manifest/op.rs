@@ -211,6 +211,14 @@ impl Op {
         }
     }
 
+    /// The types of columns that it sets.
+    pub(crate) fn file_types(&self) -> Option<&FileTypes> {
+        match self {
+            Op::SetFileTypes { types, .. } => Some(types),
+            _ => None,
+        }
+    }
+
     /// The segment that it adds.
     pub(crate) fn added_segment(&self) -> Option<&SegmentRecord> {
         match self {

@@ -228,6 +228,28 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
                 Reopen,
             ],
         ),
+        Scenario {
+            name: "compaction of interleaved segments",
+            // A file for the bucket of each sensor.
+            settings: Settings { segment_rows_max: 16, ..Settings::default() },
+            steps: vec![
+                Create("c", None),
+                insert(1, 10, NOON - HOUR),
+                Flush,
+                insert(20, 10, NOON - HOUR),
+                Flush,
+                insert(40, 10, NOON - HOUR),
+                Flush,
+                Delete("c", "a"),
+                Hold("c"),
+                Compact,
+                Release,
+                insert(60, 10, NOON - HOUR),
+                Flush,
+                Compact,
+                Reopen,
+            ],
+        },
         scenario(
             "schema widening",
             vec![

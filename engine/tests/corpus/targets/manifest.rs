@@ -26,11 +26,14 @@ fn sample() -> &'static Sample {
         let options = CollectionOptions::new("t").meta_field("m").span_seconds(3600).expire_after_seconds(48 * 3600);
         let c = db.create_collection("c", options).expect("create");
         db.create_rules("c", vec![RuleSpec::new("r", 7200, Filter::eq("m", Value::from("d")))]).expect("rule");
-        c.insert_documents(&measurements(0..12, NOON - 3 * HOUR)).expect("insert");
-        db.flush().expect("flush");
+        // Two segments, whose rows are interleaved.
+        for (ids, start) in [(0..12, 0), (12..24, 30_000 - 12 * 60_000)] {
+            c.insert_documents(&measurements(ids, NOON - 3 * HOUR + start)).expect("insert");
+            db.flush().expect("flush");
+        }
         c.delete(&Filter::eq("id", Value::Int(5))).expect("delete");
         db.sweep().expect("sweep");
-        c.insert_documents(&measurements(20..22, NOON)).expect("insert");
+        c.insert_documents(&measurements(30..32, NOON)).expect("insert");
         let fs = fs.fork();
         let is_manifest = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("MANIFEST-"));
         let path = fs.files().into_iter().find(is_manifest).expect("a manifest");
