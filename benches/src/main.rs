@@ -34,7 +34,7 @@ struct Args {
     asks: Option<u32>,
     /// Run only the queries of `weather`, `tsbs` and `windows` whose names start with this; of `items` the parts `million`,
     /// `large`, `puts` and `expiry`; of `ladder` the parts `size`, `decay`, `beside` and `ingest`;
-    /// of `wire` the parts `queries`, `finds` and `expiry`; of `lake` the parts `ship`, `restore`, `lag`, `archive` and `queries`.
+    /// of `wire` the parts `queries`, `finds` and `expiry`; of `lake` the parts `ship`, `steady`, `restore`, `lag`, `archive` and `queries`.
     #[arg(long)]
     only: Option<String>,
 }

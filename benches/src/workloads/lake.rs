@@ -31,6 +31,8 @@ const PUBLISH_PAUSE: u64 = 10;
 const PUBLISH_PAUSE_IF_LONG: u64 = 60;
 /// The days of data whose ingest takes more than a minute.
 const LONG: usize = 70;
+/// Measurements a second of a steady ingest.
+const STEADY_RATE: usize = 500_000;
 /// Measurements a second while the lag is taken.
 const LAG_RATE: usize = 100_000;
 const LAG_SECONDS: usize = 20;
@@ -44,6 +46,9 @@ pub(super) fn run(plan: &Plan) -> Result<Report> {
     report.say(format!("TSBS cpu-only, {HOSTS} hosts; copies and tables in a folder of the same disk"));
     if plan.wants("ship") {
         ship(plan, &mut report)?;
+    }
+    if plan.wants("steady") {
+        steady(plan, &mut report)?;
     }
     if plan.wants("restore") {
         restore(plan, &mut report)?;
@@ -203,9 +208,54 @@ fn ship(plan: &Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Minutes of ingest at a constant rate, alone and beside shipping: as many as `--scale` says.
+#[expect(clippy::disallowed_methods, reason = "the rate is by the wall clock")]
+#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+fn steady(plan: &Plan, report: &mut Report) -> Result<()> {
+    let planned = Duration::from_secs(60 * plan.scale as u64);
+    let (mut alone, mut shipped, mut rests) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.runs {
+        for beside in [Beside::Nothing, Beside::Ship] {
+            let folder = tempfile::tempdir()?;
+            let db = builder(folder.path(), "db").open()?;
+            let collection = db.create_collection("cpu", CollectionOptions::new("time").meta_field("tags"))?;
+            let place = url(folder.path(), "copy");
+            let shipping = (beside == Beside::Ship).then(|| db.ship(&place, ShipOptions::default())).transpose()?;
+            let mut cpu = Cpu::new(HOSTS);
+            let (started, mut due, mut rows) = (Stopwatch::start(), Duration::ZERO, 0);
+            while due < planned {
+                let batch = cpu.ticks(BATCH_TICKS)?;
+                collection.insert(&batch)?;
+                rows += batch.num_rows();
+                due += Duration::from_secs_f64(batch.num_rows() as f64 / STEADY_RATE as f64);
+                std::thread::sleep(due.saturating_sub(started.elapsed()));
+            }
+            let rate = rows as f64 / started.elapsed().as_secs_f64();
+            match shipping {
+                None => alone.push(rate),
+                Some(shipping) => {
+                    shipped.push(rate);
+                    let (rest, status) = timed(|| Ok(shipping.ship_now()?))?;
+                    rests.push(rest * 1e3);
+                    report.say(format!("{rows} rows, {} bytes shipped", status.bytes));
+                }
+            }
+        }
+    }
+    let ratios: Vec<f64> = shipped.iter().zip(&alone).map(|(shipped, alone)| shipped / alone).collect();
+    let what =
+        format!("durable batches of 10,000 rows of 10 metrics, {STEADY_RATE} rows/s for {} s", planned.as_secs());
+    report.add("steady ingest alone", "rows/s", &alone, what);
+    report.add("steady ingest beside ship", "rows/s", &shipped, "a piece each second");
+    report.add("ship: of steady ingest alone", "x", &ratios, "target 0.9");
+    report.add("ship: the rest after the last of them", "ms", &rests, "");
+    Ok(())
+}
+
 /// A restore of measurements that cannot be compressed, beside a copy of the store's files to the same disk. Half a gigabyte for each
 /// unit of scale.
 #[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+#[expect(clippy::disallowed_methods, reason = "files of the bench, not of the engine")]
 fn restore(plan: &Plan, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let db = builder(folder.path(), "db").open()?;
@@ -218,6 +268,8 @@ fn restore(plan: &Plan, report: &mut Report) -> Result<()> {
     let shipping = db.ship(&place, ShipOptions::default())?;
     shipping.ship_now()?;
     drop((shipping, collection, db));
+    // The copy has all of it, and the disk may have no room for a fourth of them.
+    std::fs::remove_dir_all(folder.path().join("db"))?;
     let (mut restored, mut copied) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
         let run = tempfile::tempdir()?;
