@@ -8,6 +8,7 @@ use crate::settings::Durability;
 use crate::sweep::SweepReport;
 use crate::sweep::options::SweepOptions;
 use ebbtide_ttl::Code;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -66,6 +67,9 @@ async fn sync_every(engine: Weak<Engine>, interval: Duration) {
     }
 }
 
+/// How many tables are published at once.
+const PUBLISHED_AT_ONCE: usize = 8;
+
 struct Schedule {
     last_sweep: Duration,
     last_seal: Duration,
@@ -73,8 +77,8 @@ struct Schedule {
     settles_types: bool,
     /// The hand-off that runs, or the last one.
     hand_off: Option<JoinHandle<()>>,
-    /// The same of publishing.
-    publishing: Option<JoinHandle<()>>,
+    /// The tables of which a version is made, by the number of their collection.
+    publishing: BTreeMap<u64, JoinHandle<()>>,
 }
 
 async fn run(engine: Weak<Engine>) {
@@ -108,7 +112,7 @@ async fn run(engine: Weak<Engine>) {
 
 impl Schedule {
     fn new(now: Duration) -> Self {
-        Schedule { last_sweep: now, last_seal: now, settles_types: true, hand_off: None, publishing: None }
+        Schedule { last_sweep: now, last_seal: now, settles_types: true, hand_off: None, publishing: BTreeMap::new() }
     }
 
     /// Hands over what is due beside other work, which must not wait for sinks.
@@ -123,14 +127,16 @@ impl Schedule {
         }));
     }
 
-    /// Publishes beside other work, which must not wait for stores.
+    /// Publishes beside other work, which must not wait for stores. Nor does a table wait for the store of another one.
     fn publish(&mut self, engine: &Arc<Engine>) {
-        let is_running = self.publishing.as_ref().is_some_and(|publishing| !publishing.is_finished());
-        if is_running || !engine.state.read().collections.values().any(|c| c.publication.is_some()) {
-            return;
+        self.publishing.retain(|_, publishing| !publishing.is_finished());
+        for id in publisher::due(engine) {
+            if self.publishing.len() < PUBLISHED_AT_ONCE && !self.publishing.contains_key(&id) {
+                let engine = engine.clone();
+                let publishing = tokio::task::spawn_blocking(move || publisher::run_in_background(&engine, id));
+                self.publishing.insert(id, publishing);
+            }
         }
-        let engine = engine.clone();
-        self.publishing = Some(tokio::task::spawn_blocking(move || publisher::run_due(&engine)));
     }
 
     fn tick(&mut self, engine: &Arc<Engine>) {

@@ -7,12 +7,12 @@ use crate::store::{Object, REQUESTS_AT_ONCE, Store, StoreError};
 use bytes::Bytes;
 use ebbtide::ttl::{Clock, SystemClock};
 use futures::{StreamExt, TryStreamExt};
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    BackoffConfig, ClientConfigKey, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
     RetryConfig,
 };
 use std::fmt;
@@ -26,9 +26,8 @@ const RETRIES_FOR: Duration = Duration::from_secs(20);
 /// A pause between repeated requests is random: at most this many times the one before, and at most this long.
 const PAUSES_GROW: f64 = 3.0;
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long one request may take, and how long a connection.
-const REQUEST: Duration = Duration::from_secs(60);
-const CONNECTION: Duration = Duration::from_secs(5);
+/// How long one request may take.
+const REQUEST: &str = "60 seconds";
 /// A larger object is fetched in parts of this size: each is repeated by itself, and takes less than a request may.
 const PART_BYTES: u64 = 8 << 20;
 
@@ -55,19 +54,23 @@ impl Objects {
         // The time is the limit, not a number of tries.
         let backoff = BackoffConfig { base: PAUSES_GROW, max_backoff: PAUSE_MAX, ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: RETRIES_FOR };
-        let client = ClientOptions::new().with_timeout(REQUEST).with_connect_timeout(CONNECTION);
+        // The environment may say otherwise.
+        let timeout = |variable: &str| std::env::var(variable).unwrap_or_else(|_| REQUEST.to_owned());
+        let key = ClientConfigKey::Timeout;
         let store: Result<Arc<dyn ObjectStore>, Error> = match scheme {
             "s3" => {
-                // `from_env` has the rest, such as whether plain HTTP is allowed.
                 let builder = AmazonS3Builder::from_env().with_url(url).with_retry(retry);
+                let builder = builder.with_config(AmazonS3ConfigKey::Client(key), timeout("AWS_TIMEOUT"));
                 builder.build().map(|store| Arc::new(store) as _)
             }
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry);
-                builder.with_client_options(client).build().map(|store| Arc::new(store) as _)
+                let builder = builder.with_config(GoogleConfigKey::Client(key), timeout("GOOGLE_TIMEOUT"));
+                builder.build().map(|store| Arc::new(store) as _)
             }
             "az" => {
                 let builder = MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry);
+                let builder = builder.with_config(AzureConfigKey::Client(key), timeout("AZURE_TIMEOUT"));
                 builder.build().map(|store| Arc::new(store) as _)
             }
             other => return Err(StoreError::new(&format!("'{other}' is not a kind of storage"))),

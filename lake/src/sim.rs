@@ -9,6 +9,7 @@ use bytes::Bytes;
 use ebbtide::{ArchivePlace, ArchivePlaces, CopyStore, SinkError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 /// What a process keeps of what it has read.
@@ -24,7 +25,7 @@ struct State {
     /// What a listing shows.
     listed: Vec<Object>,
     /// Requests that are still in progress, although an error was returned for them.
-    late: Vec<Late>,
+    late: Vec<Change>,
     now: i64,
     random: u64,
     /// One request in this many fails; 0 for none.
@@ -35,13 +36,27 @@ struct State {
     stops_at: Option<u64>,
     bytes_read: u64,
     gets_at_once: usize,
+    after_put: Option<AfterPut>,
 }
 
+/// A request that changes an object, or removes it if there is no content.
 #[derive(Debug)]
-struct Late {
+struct Change {
     name: String,
-    content: Bytes,
+    content: Option<Bytes>,
     if_absent: bool,
+}
+
+/// What is called once an object was stored whose name ends so.
+struct AfterPut {
+    ends: String,
+    call: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for AfterPut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AfterPut").field("ends", &self.ends).finish_non_exhaustive()
+    }
 }
 
 impl State {
@@ -74,15 +89,18 @@ impl State {
         }
     }
 
-    fn store(&mut self, put: &Late) -> bool {
+    fn store(&mut self, put: &Change) -> bool {
         if put.if_absent && self.objects.contains_key(&put.name) {
             return false;
         }
-        self.objects.insert(put.name.clone(), (put.content.clone(), self.now));
+        match &put.content {
+            Some(content) => drop(self.objects.insert(put.name.clone(), (content.clone(), self.now))),
+            None => drop(self.objects.remove(&put.name)),
+        }
         true
     }
 
-    fn put(&mut self, put: Late) -> Result<bool, StoreError> {
+    fn change(&mut self, put: Change) -> Result<bool, StoreError> {
         let lost = || StoreError::new("the connection was lost");
         match self.begin()? {
             Fate::Done => Ok(self.store(&put)),
@@ -176,6 +194,24 @@ impl SimStore {
         }
     }
 
+    /// Calls a function once, as soon as the next object is stored whose name ends so.
+    pub fn after_put(&self, ends: &str, call: impl FnOnce() + Send + 'static) {
+        self.0.lock().after_put = Some(AfterPut { ends: ends.to_owned(), call: Box::new(call) });
+    }
+
+    fn put_and_call(&self, name: &str, content: Bytes, if_absent: bool) -> Result<bool, StoreError> {
+        let (done, after) = {
+            let mut state = self.0.lock();
+            let done = state.change(Change { name: name.to_owned(), content: Some(content), if_absent });
+            (done, state.after_put.take_if(|after| name.ends_with(&after.ends)))
+        };
+        // It may send requests.
+        if let Some(after) = after {
+            (after.call)();
+        }
+        done
+    }
+
     /// Moves the store's clock on, in milliseconds.
     pub fn advance(&self, millis: i64) {
         self.0.lock().now += millis;
@@ -224,11 +260,11 @@ impl Store for SimStore {
     }
 
     fn put(&self, name: &str, content: Bytes) -> Result<(), StoreError> {
-        self.0.lock().put(Late { name: name.to_owned(), content, if_absent: false }).map(drop)
+        self.put_and_call(name, content, false).map(drop)
     }
 
     fn put_if_absent(&self, name: &str, content: Bytes) -> Result<bool, StoreError> {
-        self.0.lock().put(Late { name: name.to_owned(), content, if_absent: true })
+        self.put_and_call(name, content, true)
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Object>, StoreError> {
@@ -251,10 +287,7 @@ impl Store for SimStore {
     }
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
-        let mut state = self.0.lock();
-        state.read()?;
-        state.objects.remove(name);
-        Ok(())
+        self.0.lock().change(Change { name: name.to_owned(), content: None, if_absent: false }).map(drop)
     }
 
     fn now(&self) -> i64 {

@@ -59,8 +59,13 @@ def duckdb():
 @reader("chdb")
 def chdb():
     import chdb
+    from pyarrow import ipc
 
-    return lambda folder: chdb.query(f"SELECT * FROM deltaLakeLocal('{folder}')", "ArrowTable").to_pylist()
+    def read(folder):
+        result = chdb.query(f"SELECT * FROM deltaLakeLocal('{folder}')", "ArrowStream")
+        return ipc.open_stream(result.bytes()).read_all().to_pylist()
+
+    return read
 
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

@@ -9,7 +9,8 @@ use ebbtide::bson::{Binary, Document, doc, spec::BinarySubtype};
 use ebbtide::buckets::value_at;
 use ebbtide::ttl::{Clock, Filter, Ladder, Precision, Rung, Timestamp, Value, VirtualClock};
 use ebbtide::{
-    CollectionChange, CollectionOptions, Database, DocumentsOptions, RollupRequest, ScanRequest, ShipOptions,
+    CollectionChange, CollectionOptions, Database, DocumentsOptions, HoldOptions, RollupRequest, ScanRequest,
+    ShipOptions, Shipper,
 };
 use ebbtide_lake::Lake;
 use futures::TryStreamExt;
@@ -20,7 +21,7 @@ use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 const HOUR: i64 = 3600;
 
@@ -202,6 +203,9 @@ impl Readers {
         let mut readers = Readers { told: BufReader::new(child.stdout.take().unwrap()), child };
         let names = readers.line();
         println!("read by: {names}");
+        if std::env::var_os("EBBTIDE_LAKE_PYTHON").is_some() {
+            assert_eq!(names, "polars deltalake duckdb chdb");
+        }
         (!names.is_empty()).then_some(readers)
     }
 
@@ -264,7 +268,17 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
             inserted += count;
         }
         match step % 10 {
-            4 => drop(c.delete(&Filter::eq("v", Value::Int(inserted - 3))).unwrap()),
+            1 if step == 31 => {
+                let index = serde_json::json!({"createIndexes": "weather", "indexes": [{"key": {"t": 1}, "name": "garden",
+                    "expireAfterSeconds": 600, "partialFilterExpression": {"sensor.name": "garden"}}]});
+                db.run_command(&index).unwrap();
+            }
+            1 if step == 61 => {
+                db.run_command(&json!({"dropIndexes": "weather", "index": "garden"})).unwrap();
+                db.create_hold("case42", "weather", HoldOptions::new("case 42")).unwrap();
+            }
+            1 if step == 81 => db.lift_hold("case42").unwrap(),
+            4 => drop(c.delete(&Filter::eq("v", Value::Int(inserted - 3)))),
             5 => drop(db.sweep().unwrap()),
             7 => db.compact(Some("weather")).unwrap(),
             9 => {
@@ -466,6 +480,11 @@ fn on_a_server() {
     let (place, version) = (snapshot.archive_place(&archive).unwrap(), snapshot.archives()[0].version);
     assert_eq!(place.verify(version.unwrap()).unwrap(), Vec::<String>::new());
     assert_eq!(place.vacuum().unwrap(), 0);
+    // What has been in the archive for long enough is removed.
+    let keep = CollectionChange { keep_seconds: Some(Some(10 * HOUR - 1500)), ..CollectionChange::default() };
+    db.modify_collection("weather", &keep, None).unwrap();
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
+    assert_eq!(archived(&db), (2000, (1000..3000).sum()));
     let shown = format!("{place:?}");
     let secret = std::env::var("EBBTIDE_LAKE_SECRET").unwrap();
     assert!(!shown.contains(&secret), "{shown}");
@@ -553,6 +572,7 @@ fn copies_on_a_server(folder: &Path, clock: &VirtualClock, db: &Database, url: &
     shipper.ship_now().unwrap();
     replica.catch_up().unwrap();
     assert_eq!((count(replica.database()), count(db)), (150, 150));
+    race_of_shippers(|| builder("db").shipper(&format!("{url}-race"), ShipOptions::default()).unwrap());
     builder("restored").restore(url, None).unwrap();
     let restored = builder("restored").open().unwrap();
     assert_eq!(count(&restored), 150);
@@ -562,6 +582,44 @@ fn copies_on_a_server(folder: &Path, clock: &VirtualClock, db: &Database, url: &
     builder("replica").promote(url).unwrap();
     assert_eq!(count(&builder("replica").open().unwrap()), 150);
     assert!(shipper.ship_now().is_err());
+}
+
+/// Two programs that begin to ship a database at the same time: one of them goes on.
+fn race_of_shippers(shipper: impl Fn() -> Shipper) {
+    let mut shippers = [shipper(), shipper()];
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for shipper in &mut shippers {
+            // One may find that the other has begun.
+            scope.spawn(|| (start.wait(), shipper.ship_now().is_ok()));
+        }
+    });
+    let going_on =
+        |shippers: &mut [Shipper; 2]| shippers.iter_mut().map(|shipper| shipper.ship_now().is_ok()).collect::<Vec<_>>();
+    // If both took an epoch, the first one learns it now.
+    going_on(&mut shippers);
+    let going_on = going_on(&mut shippers);
+    assert_eq!(going_on.iter().filter(|goes_on| **goes_on).count(), 1, "{going_on:?}");
+}
+
+/// The part that needs a server and a key that it refuses: run again by the test below.
+#[test]
+fn with_a_refused_key() {
+    let Ok(url) = std::env::var("EBBTIDE_LAKE_REFUSED") else { return };
+    let secret = std::env::var("AZURE_STORAGE_ACCOUNT_KEY").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(at(0));
+    let db = open(folder.path(), &clock);
+    let options = CollectionOptions::new("t").expire_after_seconds(HOUR).expire_into(&url);
+    let c = db.create_collection("weather", options).unwrap();
+    c.insert_documents(&[Value::Object(vec![("t".into(), Value::Date(at(0)))])]).unwrap();
+    clock.set(at(2 * HOUR));
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+    let failing = db.failing_places().unwrap();
+    assert!(failing[0].error.contains("403"), "{failing:?}");
+    println!("{failing:?}");
+    let stored = |text: &str| !files_with(folder.path(), text.as_bytes()).is_empty();
+    assert!(stored("403") && !stored(&secret));
 }
 
 /// Runs the test above in the environment of a server.
@@ -577,8 +635,10 @@ fn run_on_a_server(url: &str, secret: &str, environment: &[(&str, &str)]) {
     assert!(output.status.success(), "{told}{failed}");
     assert!(told.contains("1 passed"), "{told}");
     assert!(told.contains(" TRACE ") && told.contains(" DEBUG "), "{} bytes of logs", told.len());
-    assert!(!told.contains(secret) && !failed.contains(secret));
+    assert!([secret, KEY_ID].iter().all(|key| !told.contains(key) && !failed.contains(key)));
 }
+
+const KEY_ID: &str = "AKIAOFTHETEST";
 
 fn run_on_s3(python: &str, script: &str) {
     let (_server, port) = Server::start(Command::new(python).args(["-c", script]), "port ").unwrap();
@@ -586,7 +646,7 @@ fn run_on_s3(python: &str, script: &str) {
     let environment = [
         ("AWS_ENDPOINT_URL", &*format!("http://127.0.0.1:{port}")),
         ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_ACCESS_KEY_ID", "AKIAOFTHETEST"),
+        ("AWS_ACCESS_KEY_ID", KEY_ID),
         ("AWS_SECRET_ACCESS_KEY", "secret-key"),
         ("AWS_REGION", "us-east-1"),
     ];
@@ -620,9 +680,18 @@ fn an_archive_and_a_table_on_an_azure_server_are_read_back() {
     let Some((_server, port)) = Server::start(&mut command, "listens on http://127.0.0.1:") else { return };
     make(&python, MAKE_CONTAINER, &port);
     let address = format!("http://127.0.0.1:{port}");
-    run_on_a_server(
-        "az://bucket/some/where",
-        AZURITE_KEY,
-        &[("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", &address)],
-    );
+    let environment = [("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", address.as_str())];
+    run_on_a_server("az://bucket/some/where", AZURITE_KEY, &environment);
+
+    let wrong = "d3Jvbmcga2V5LCBidXQgb2YgdGhlIGxlbmd0aCB0aGF0IGtleXMgaGF2ZSBoZXJlLCB3aGljaCBpcyA2NCE=";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "with_a_refused_key", "--nocapture"])
+        .envs(environment)
+        .env("EBBTIDE_LAKE_REFUSED", "az://bucket/refused")
+        .env("AZURE_STORAGE_ACCOUNT_KEY", wrong)
+        .output()
+        .unwrap();
+    let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && told.contains("1 passed"), "{told}{failed}");
+    assert!(!told.contains(wrong) && !failed.contains(wrong));
 }

@@ -155,19 +155,21 @@ pub(crate) fn run_now(engine: &Engine, of: Published<'_>) -> Result<PublishedVer
     run(engine, id, false)
 }
 
-/// Makes a version of every published collection whose interval is over.
-pub(crate) fn run_due(engine: &Engine) {
+/// The published collections whose interval is over, by number.
+pub(crate) fn due(engine: &Engine) -> Vec<u64> {
     let now = engine.clock.monotonic();
     let is_due = |c: &&Arc<CollectionState>| {
         let Some(record) = &c.publication else { return false };
         let every = Duration::from_secs(record.every_seconds.unsigned_abs());
         c.publishing.status.lock().begun.is_none_or(|begun| now.saturating_sub(begun) >= every)
     };
-    let due: Vec<u64> = engine.state.read().collections.values().filter(is_due).map(|c| c.id).collect();
-    for id in due {
-        if let Err(error) = run(engine, id, false) {
-            tracing::error!(%error, collection = id, "a collection could not be published");
-        }
+    engine.state.read().collections.values().filter(is_due).map(|c| c.id).collect()
+}
+
+/// Makes a version of a collection's table; the log says why if that fails.
+pub(crate) fn run_in_background(engine: &Engine, id: u64) {
+    if let Err(error) = run(engine, id, false) {
+        tracing::error!(%error, collection = id, "a collection could not be published");
     }
 }
 

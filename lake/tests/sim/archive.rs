@@ -520,6 +520,61 @@ fn while_it_is_not_known_what_the_archive_has_nothing_of_it_changes() {
     assert_eq!(c.delete(&Filter::everything()).unwrap(), 0);
 }
 
+#[test]
+fn what_changes_between_the_upload_and_the_commit_is_not_moved() {
+    let longer = CollectionChange { expire_after_seconds: Some(Some(10 * HOUR)), ..CollectionChange::default() };
+    type Act = Box<dyn FnOnce(&Database) + Send>;
+    // What is done, which readings are left, and how many of them the archive has after two more sweeps.
+    let cases: [(&str, Act, Vec<i64>, u64); 4] = [
+        (
+            "a late row",
+            Box::new(|db| drop(db.collection("weather").unwrap().insert_documents(&[reading(7, 30)]).unwrap())),
+            numbers(0..31),
+            31,
+        ),
+        (
+            "a delete",
+            Box::new(|db| {
+                let c = db.collection("weather").unwrap();
+                assert_eq!(c.delete(&Filter::eq("v", Value::Int(3))).unwrap(), 1);
+            }),
+            (0..30).filter(|v| *v != 3).collect(),
+            29,
+        ),
+        (
+            "a longer life",
+            Box::new(move |db| drop(db.modify_collection("weather", &longer, None).unwrap())),
+            numbers(0..30),
+            0,
+        ),
+        (
+            "a hold",
+            Box::new(|db| db.create_hold("case42", "weather", HoldOptions::new("case 42")).unwrap()),
+            numbers(0..30),
+            0,
+        ),
+    ];
+    for (what, act, left, moved) in cases {
+        let world = World::new(SimStore::new(1, 0));
+        let db = Arc::new(filled(&world));
+        world.clock.set(at(2 * HOUR));
+        let acting = db.clone();
+        world.store.after_put(".parquet", move || act(&acting));
+        db.sweep().unwrap();
+        let uploaded = world.store.names().iter().filter(|name| name.ends_with(".parquet")).count();
+        assert_eq!(
+            (all(&db), uploaded as u64),
+            (left.clone(), archived(&db).min(1)),
+            "{what}: what is not needed is removed"
+        );
+        for _ in 0..2 {
+            db.sweep().unwrap();
+        }
+        assert_eq!((all(&db), archived(&db)), (left, moved), "{what}");
+        assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+    }
+}
+
 /// What is stored here, without the archive.
 pub(crate) fn all_here(db: &Database) -> Vec<i64> {
     let snapshot = db.snapshot().collection("weather").unwrap();

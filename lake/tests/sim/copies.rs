@@ -1,6 +1,7 @@
 //! Copies: what is restored, or seen by a replica, is what the primary had acknowledged and shipped.
 
-use crate::world::{HOUR, ROOT, World, at, reading};
+use crate::archive::{all, archived, numbers, state_of};
+use crate::world::{HOUR, OTHER, ROOT, World, at, reading};
 use ebbtide::bson::doc;
 use ebbtide::fs::{Fs, sim::Variant};
 use ebbtide::ttl::{Code, Filter, Timestamp, Value};
@@ -200,6 +201,49 @@ fn a_promoted_replica_is_the_only_primary() {
     assert_eq!(content(&restored, at(0)), content(&new, at(0)));
     let (_, restored) = restored_from(&machine, Some(at(30)));
     assert_eq!(restored.snapshot_at(at(0)).collection("weather").unwrap().count().unwrap(), 30);
+}
+
+#[test]
+fn a_promoted_replica_and_its_old_primary_archive_each_measurement_once() {
+    // Whether the old primary ships what it has moved to the archive, before it is lost.
+    for ships in [true, false] {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(HOUR).expire_into(OTHER);
+        let c = db.create_collection("weather", options).unwrap();
+        c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+        shipper_of(&machine, None).ship_now().unwrap();
+        machine.clock.set(at(2 * HOUR));
+        assert_eq!(db.sweep().unwrap().counts.deleted_documents, 30);
+        if ships {
+            shipper_of(&machine, None).ship_now().unwrap();
+        }
+        let beside = machine.another();
+        builder(&beside).promote(URL).unwrap();
+        let new = open(&beside);
+        new.confirm_clock();
+        assert_eq!(all(&new), numbers(0..30), "shipped: {ships}");
+        new.collection("weather").unwrap().insert_documents(&[reading(2 * HOUR, 30)]).unwrap();
+        machine.clock.set(at(4 * HOUR));
+        let failed = new.sweep().unwrap().counts.failed_rules;
+        assert_eq!(all(&new), numbers(0..31), "shipped: {ships}");
+        match ships {
+            true => assert_eq!((failed, archived(&new)), (0, 31)),
+            false => {
+                assert_eq!((failed, archived(&new)), (1, 0));
+                assert!(state_of(&new).contains("that may be stored here too"), "{}", state_of(&new));
+                let error = new.adopt_archive("weather").unwrap_err();
+                assert_eq!(error.code(), Code::IllegalOperation, "{error}");
+                assert_eq!(all(&new), numbers(0..31), "nothing was taken over");
+            }
+        }
+        // The old primary comes back: what it inserts is stored there alone, and nothing of it is archived a second time.
+        c.insert_documents(&[reading(2 * HOUR, 40)]).unwrap();
+        drop(shipper_of(&machine, None).ship_now());
+        drop(db.sweep());
+        assert_eq!(all(&new), numbers(0..31), "shipped: {ships}");
+        assert_eq!(all(&db), [numbers(0..30), vec![40]].concat(), "shipped: {ships}");
+    }
 }
 
 #[test]
