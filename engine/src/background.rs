@@ -77,7 +77,7 @@ struct Schedule {
     settles_types: bool,
     /// The hand-off that runs, or the last one.
     hand_off: Option<JoinHandle<()>>,
-    /// The tables of which a version is made, by the number of their collection.
+    /// The tables that are being published, by collection number.
     publishing: BTreeMap<u64, JoinHandle<()>>,
 }
 
@@ -127,7 +127,7 @@ impl Schedule {
         }));
     }
 
-    /// Publishes beside other work, which must not wait for stores. Nor does a table wait for the store of another one.
+    /// Publishes beside other work, which must not wait for stores. Nor do up to eight tables wait for each other's.
     fn publish(&mut self, engine: &Arc<Engine>) {
         self.publishing.retain(|_, publishing| !publishing.is_finished());
         for id in publisher::due(engine) {

@@ -25,7 +25,7 @@ const SMALL_SEGMENTS_MAX: usize = 4;
 
 /// Merges and rewrites everything that saves space, in one collection or in all. Between merges of interleaved segments the lock is
 /// released, so that writers do not wait for all of them. A segment that cannot be read stays as it is; the error about the first of
-/// them comes when all else is done. If the disk is full, the rest is tried all the same, and the error is returned at the end.
+/// them comes when all else is done. If the disk is full, the rest is still tried, and the error is returned at the end.
 pub(crate) fn compact_thoroughly(engine: &Engine, only: Option<&str>) -> Result<()> {
     let mut unread = ReadErrors::default();
     let mut full = None;

@@ -1,7 +1,7 @@
 //! Object storage as a store: S3, Google Cloud Storage, Azure, and what speaks their protocols.
 //!
 //! Requests run on threads of their own, so that they can be waited for anywhere. Requests that are refused because there are too
-//! many (429, 503), and those that fail on the way, are repeated with growing pauses, for [`RETRIES_FOR`] at most.
+//! many (429, 503), and those that fail on the way, are repeated with growing pauses, until [`RETRIES_FOR`] have passed.
 
 use crate::store::{Object, REQUESTS_AT_ONCE, Store, StoreError};
 use bytes::Bytes;

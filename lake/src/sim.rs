@@ -206,7 +206,7 @@ impl SimStore {
             (done, state.after_put.take_if(|after| name.ends_with(&after.ends)))
         };
         // It may send requests.
-        if let Some(after) = after {
+        if let (Some(after), Ok(true)) = (after, &done) {
             (after.call)();
         }
         done

@@ -82,7 +82,7 @@ impl StoreError {
     /// An error with this text.
     #[must_use]
     pub fn new(text: &str) -> StoreError {
-        StoreError(without_parameters(text))
+        StoreError(without_parameters(&without_body(text)))
     }
 }
 
@@ -93,6 +93,19 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// A text in which the XML that a server has answered is its code and the first line of its message. The rest may have key ids and tokens.
+fn without_body(text: &str) -> String {
+    let Some((before, body)) = text.find("<?xml").or_else(|| text.find("<Error>")).map(|at| text.split_at(at)) else {
+        return text.to_owned();
+    };
+    let element = |name: &str| {
+        let (_, rest) = body.split_once(&format!("<{name}>"))?;
+        rest.split(['<', '\n']).next()
+    };
+    let told: Vec<&str> = ["Code", "Message"].into_iter().filter_map(element).collect();
+    format!("{before}{}", told.join(": "))
+}
 
 /// A text without what follows a question mark in a word.
 fn without_parameters(text: &str) -> String {
@@ -106,6 +119,14 @@ fn without_parameters(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_shows_the_code_and_the_message_of_a_server_only() {
+        let body = "<?xml version='1.0'?>\n<Error><Code>ExpiredToken</Code><Message>It has expired.\nRequestId:7</Message>\
+            <Token-0>secret</Token-0><AWSAccessKeyId>AKIA1</AWSAccessKeyId></Error>";
+        let error = StoreError::new(&format!("PUT http://h/b failed: 400 Bad Request: {body}"));
+        assert_eq!(error.to_string(), "PUT http://h/b failed: 400 Bad Request: ExpiredToken: It has expired.");
+    }
 
     #[test]
     fn an_error_does_not_show_the_signature_of_a_url() {

@@ -208,7 +208,7 @@ fn ship(plan: &Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Minutes of ingest at a constant rate, alone and beside shipping: as many as `--scale` says.
+/// Ingest at a constant rate, alone and beside shipping. `--scale` says how many minutes.
 #[expect(clippy::disallowed_methods, reason = "the rate is by the wall clock")]
 #[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
 fn steady(plan: &Plan, report: &mut Report) -> Result<()> {
@@ -268,7 +268,7 @@ fn restore(plan: &Plan, report: &mut Report) -> Result<()> {
     let shipping = db.ship(&place, ShipOptions::default())?;
     shipping.ship_now()?;
     drop((shipping, collection, db));
-    // The copy has all of it, and the disk may have no room for a fourth of them.
+    // The copy has all of it, and the disk may have no room for a fourth copy.
     std::fs::remove_dir_all(folder.path().join("db"))?;
     let (mut restored, mut copied) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
@@ -330,7 +330,8 @@ fn lag(report: &mut Report) -> Result<()> {
     let db = builder(folder.path(), "db").open()?;
     let collection = db.create_collection("cpu", CollectionOptions::new("time").meta_field("tags"))?;
     // On a server, if the environment names a place there.
-    let place = std::env::var("EBBTIDE_LAKE_URL").unwrap_or_else(|_| url(folder.path(), "copy"));
+    let place = std::env::var("EBBTIDE_LAKE_URL");
+    let place = place.map_or_else(|_| url(folder.path(), "copy"), |place| format!("{place}/{}", std::process::id()));
     let shipping = db.ship(&place, ShipOptions::default())?;
     let clock = SystemClock::new();
     let (started, mut lags) = (Stopwatch::start(), Vec::new());

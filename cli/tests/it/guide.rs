@@ -18,7 +18,7 @@ fn shell(line: &str, folder: &Path) -> String {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{{ {line} ; }} 2>&1")).current_dir(folder);
     command.env("PATH", path).env("FIXTURES", &fixtures).env("NO_COLOR", "1");
-    command.env_remove("EBBTIDE_DB").env_remove("RUST_LOG").env_remove("EBBTIDE_BLESS");
+    command.env_remove("EBBTIDE_DB").env_remove("EBBTIDE_LOG").env_remove("EBBTIDE_BLESS");
     let output = command.output().unwrap();
     String::from_utf8(output.stdout).unwrap().replace(fixtures.to_str().unwrap(), "$FIXTURES")
 }

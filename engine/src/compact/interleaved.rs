@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// A segment is interleaved with others if at least one in this many of its rows lies between their rows.
 const SHARE: u64 = 4;
-/// At most this many segments are merged at a time: their files are open meanwhile, and the disk has room for both. Of more segments a
-/// bucket has some rows in several files afterwards, which the next compaction merges.
+/// At most this many segments are merged at a time: their files are open meanwhile, and the disk needs room for both. If more are
+/// interleaved, the rows of a bucket may be in several files afterwards.
 const SEGMENTS_MAX: usize = 64;
 /// What a bucket and a row take while they are merged, apart from the columns.
 const BUCKET_BYTES: u64 = 256;

@@ -1,8 +1,8 @@
 //! Sweeps that are held since the database was restored or made the primary: the file `HELD`.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::FileName;
-use crate::fs::{Fs, replace};
+use crate::fs::{Fs, read_json, replace_json};
 use ebbtide_ttl::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -37,18 +37,11 @@ impl CopyHold {
     }
 
     pub(crate) fn read(fs: &dyn Fs, dir: &Path) -> Result<Option<CopyHold>> {
-        let path = FileName::SweepsHeld.path(dir);
-        let content = match fs.read(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            content => content.map_err(|e| Error::io("read", &path, &e))?,
-        };
-        serde_json::from_slice(&content).map(Some).map_err(|e| Error::corrupt(&path, 0, e))
+        read_json(fs, &FileName::SweepsHeld.path(dir))
     }
 
     pub(crate) fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        let path = FileName::SweepsHeld.path(dir);
-        let text = serde_json::to_vec(self).map_err(|e| Error::internal(format!("encode HELD: {e}")))?;
-        replace(fs, &path, &text).map_err(|e| Error::io("write", &path, &e))
+        replace_json(fs, &FileName::SweepsHeld.path(dir), self)
     }
 
     /// Removes the file. One that cannot be removed holds sweeps again after the next open.

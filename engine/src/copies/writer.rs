@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::failing::{FailingPlace, Failure};
 use crate::files::FileName;
-use crate::fs::{Fs, replace};
+use crate::fs::{Fs, read_json, replace_json};
 use crate::identity::{hex, new_identity};
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -47,11 +47,7 @@ impl Writer {
         if !fs.exists(&path).map_err(|e| Error::io("access", &path, &e))? {
             return Ok(None);
         }
-        let content = match fs.read(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            content => content.map_err(|e| Error::io("read", &path, &e))?,
-        };
-        serde_json::from_slice(&content).map(Some).map_err(|e| Error::corrupt(&path, 0, e))
+        read_json(fs, &path)
     }
 
     /// A new one, which is not written yet.
@@ -66,28 +62,38 @@ impl Writer {
     }
 
     pub(super) fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        let path = FileName::Shipping.path(dir);
-        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::internal(format!("encode SHIP: {e}")))?;
-        replace(fs, &path, &text).map_err(|e| Error::io("write", &path, &e))
+        replace_json(fs, &FileName::Shipping.path(dir), self)
     }
 
     pub(super) fn has_shipped_to(&self, url: &str) -> bool {
         self.places.iter().any(|place| place == url)
     }
 
-    /// Notes that the folder is shipped to this place.
+    /// Notes that the folder is shipped to this place, which has answered.
     pub(super) fn note(&mut self, fs: &dyn Fs, dir: &Path, url: &str) -> Result<()> {
-        if self.has_shipped_to(url) {
+        let is_known = self.has_shipped_to(url);
+        if is_known && self.failing.is_none() {
             return Ok(());
         }
-        self.places.push(url.to_owned());
+        if !is_known {
+            self.places.push(url.to_owned());
+        }
+        self.failing = None;
         self.write(fs, dir)
+    }
+
+    /// Changes the file as it is now: another process may have changed it. A file that is gone or of another writer stays so.
+    fn change(&mut self, fs: &dyn Fs, dir: &Path, change: impl FnOnce(&mut Writer)) -> Result<()> {
+        let Some(mut now) = Writer::of_folder(fs, dir)?.filter(|now| now.id == self.id) else { return Ok(()) };
+        change(&mut now);
+        now.write(fs, dir)?;
+        *self = now;
+        Ok(())
     }
 
     /// Notes how far the folder is shipped.
     pub(super) fn note_shipped(&mut self, fs: &dyn Fs, dir: &Path, shipped: ShippedNote) -> Result<()> {
-        self.shipped = Some(shipped);
-        self.write(fs, dir)
+        self.change(fs, dir, |writer| writer.shipped = Some(shipped))
     }
 
     /// Notes the outcome of an attempt to ship to a place.
@@ -104,8 +110,8 @@ impl Writer {
         if before == after.as_ref() {
             return Ok(());
         }
-        self.failing = after.map(|after| (url.to_owned(), after));
-        self.write(fs, dir)
+        let failing = after.map(|after| (url.to_owned(), after));
+        self.change(fs, dir, |writer| writer.failing = failing)
     }
 
     /// The copy, if shipping to it fails.
@@ -119,8 +125,7 @@ impl Writer {
 
     /// Notes that another folder is the primary now.
     pub(super) fn supersede(&mut self, fs: &dyn Fs, dir: &Path, reason: &str) -> Result<()> {
-        self.superseded = Some(reason.to_owned());
-        self.write(fs, dir)
+        self.change(fs, dir, |writer| (writer.superseded, writer.failing) = (Some(reason.to_owned()), None))
     }
 
     /// The error that refuses writes, if another folder is the primary.

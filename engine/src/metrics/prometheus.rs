@@ -104,13 +104,19 @@ impl MetricsSnapshot {
 }
 
 /// What could not be written to.
-fn failing(page: &mut Page, engine: &Engine) -> Result<()> {
+fn failing(page: &mut Page, engine: &Engine) {
+    let places = match crate::failing::list(engine) {
+        Ok(places) => places,
+        Err(error) => {
+            tracing::warn!(%error, "which archives, tables and copies fail is not known");
+            return;
+        }
+    };
     let help = "1 for an archive, a published table or a copy that could not be written to when it was tried last.";
     page.family("place_failing", "gauge", help);
-    for place in crate::failing::list(engine)? {
+    for place in places {
         page.sample("place_failing", &[("what", &place.what), ("url", &place.url)], 1);
     }
-    Ok(())
 }
 
 /// What is stored, and what expires next, in one snapshot.
@@ -142,7 +148,7 @@ pub(crate) fn gauges(engine: &Engine, snapshot: &Snapshot) -> Result<String> {
     rungs(&mut page, &snapshot.ladders()?);
     page.single("now_seconds", "gauge", "The instant that expiry was decided at, since 1970.", seconds(snapshot.now()));
     copies(&mut page, engine, snapshot.now());
-    failing(&mut page, engine)?;
+    failing(&mut page, engine);
     page.single("log_bytes", "gauge", "Bytes of the log files that are there.", log_bytes(engine)?);
     Ok(page.text)
 }

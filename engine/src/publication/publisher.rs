@@ -155,15 +155,19 @@ pub(crate) fn run_now(engine: &Engine, of: Published<'_>) -> Result<PublishedVer
     run(engine, id, false)
 }
 
-/// The published collections whose interval is over, by number.
+/// The published collections whose interval is over, by number: those first whose last version was begun first.
 pub(crate) fn due(engine: &Engine) -> Vec<u64> {
     let now = engine.clock.monotonic();
+    let begun = |collection: &CollectionState| collection.publishing.status.lock().begun;
     let is_due = |c: &&Arc<CollectionState>| {
         let Some(record) = &c.publication else { return false };
         let every = Duration::from_secs(record.every_seconds.unsigned_abs());
-        c.publishing.status.lock().begun.is_none_or(|begun| now.saturating_sub(begun) >= every)
+        begun(c).is_none_or(|begun| now.saturating_sub(begun) >= every)
     };
-    engine.state.read().collections.values().filter(is_due).map(|c| c.id).collect()
+    let state = engine.state.read();
+    let mut due: Vec<_> = state.collections.values().filter(is_due).map(|c| (begun(c), c.id)).collect();
+    due.sort_unstable();
+    due.into_iter().map(|(_, id)| id).collect()
 }
 
 /// Makes a version of a collection's table; the log says why if that fails.
@@ -186,7 +190,7 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     let made = make(engine, &collection, adopts);
     let failed = made.as_ref().err().map(ToString::to_string);
     if let Some(record) = &collection.publication {
-        crate::failing::note(engine, &record.url, failed.as_deref());
+        crate::failing::note(engine, id, &record.url, failed.as_deref());
     }
     let mut status = slot.status.lock();
     if let Ok(version) = &made {

@@ -189,5 +189,5 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
             assert_eq!(stored, place.files(version).unwrap().len(), "seed {seed}");
         }
     }
-    assert!(older > 0, "no run had a file of an older version");
+    assert!(older > 0 || seeds(300, 1).count() < 50, "no run had a file of an older version");
 }
