@@ -23,6 +23,8 @@ use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 
 /// For how long a request is repeated.
 const RETRIES_FOR: Duration = Duration::from_secs(20);
+/// More than there is time for.
+const RETRIES_MAX: usize = 1_000;
 /// A pause between repeated requests is random: at most this many times the one before, and at most this long.
 const PAUSES_GROW: f64 = 3.0;
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -51,9 +53,8 @@ impl Objects {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| StoreError::new("not a URL"))?;
         let path = rest.split_once('/').map_or("", |(_, path)| path);
         let prefix = Path::parse(path.trim_matches('/')).map_err(|error| StoreError::new(&error.to_string()))?;
-        // The time is the limit, not a number of tries.
         let backoff = BackoffConfig { base: PAUSES_GROW, max_backoff: PAUSE_MAX, ..BackoffConfig::default() };
-        let retry = RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: RETRIES_FOR };
+        let retry = RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRIES_FOR };
         // The environment may say otherwise.
         let timeout = |variable: &str| std::env::var(variable).unwrap_or_else(|_| REQUEST.to_owned());
         let key = ClientConfigKey::Timeout;

@@ -523,40 +523,30 @@ fn while_it_is_not_known_what_the_archive_has_nothing_of_it_changes() {
 #[test]
 fn what_changes_between_the_upload_and_the_commit_is_not_moved() {
     let longer = CollectionChange { expire_after_seconds: Some(Some(10 * HOUR)), ..CollectionChange::default() };
-    type Act = Box<dyn FnOnce(&Database) + Send>;
+    type Act = Box<dyn FnOnce(&Database) -> Result<()> + Send>;
     // What is done, which readings are left, and how many of them the archive has after two more sweeps.
     let cases: [(&str, Act, Vec<i64>, u64); 4] = [
         (
             "a late row",
-            Box::new(|db| drop(db.collection("weather").unwrap().insert_documents(&[reading(7, 30)]).unwrap())),
+            Box::new(|db| db.collection("weather")?.insert_documents(&[reading(7, 30)]).map(drop)),
             numbers(0..31),
             31,
         ),
         (
             "a delete",
-            Box::new(|db| drop(db.collection("weather").unwrap().delete(&Filter::eq("v", Value::Int(3))).unwrap())),
+            Box::new(|db| db.collection("weather")?.delete(&Filter::eq("v", Value::Int(3))).map(drop)),
             (0..30).filter(|v| *v != 3).collect(),
             29,
         ),
-        (
-            "a longer life",
-            Box::new(move |db| drop(db.modify_collection("weather", &longer, None).unwrap())),
-            numbers(0..30),
-            0,
-        ),
-        (
-            "a hold",
-            Box::new(|db| db.create_hold("case42", "weather", HoldOptions::new("case 42")).unwrap()),
-            numbers(0..30),
-            0,
-        ),
+        ("a longer life", Box::new(move |db| db.modify_collection("weather", &longer, None)), numbers(0..30), 0),
+        ("a hold", Box::new(|db| db.create_hold("case42", "weather", HoldOptions::new("case 42"))), numbers(0..30), 0),
     ];
     for (what, act, left, moved) in cases {
         let world = World::new(SimStore::new(1, 0));
         let db = Arc::new(filled(&world));
         world.clock.set(at(2 * HOUR));
         let acting = db.clone();
-        world.store.after_put(".parquet", move || act(&acting));
+        world.store.after_put(".parquet", move || act(&acting).unwrap());
         db.sweep().unwrap();
         let uploaded = world.store.names().iter().filter(|name| name.ends_with(".parquet")).count();
         assert_eq!(
