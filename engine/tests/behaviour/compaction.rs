@@ -46,13 +46,13 @@ fn stored(db: &Database) -> (Vec<PathBuf>, u64, Vec<i64>) {
 
 #[test]
 fn compaction_merges_large_segments_whose_rows_are_interleaved_once() {
-    // In which of four segments the row of a minute is, and the buckets of three sensors after compaction.
-    let by_minute: [(&str, fn(i64, i64) -> i64, u64); 3] = [
-        ("shuffled", |minute, _| minute % 4, 3),
-        ("in order", |minute, _| minute / 10, 12),
-        ("by sensor", |_, sensor| sensor, 3),
-    ];
-    for (name, segment_of, buckets) in by_minute {
+    // In which of four segments the row of a minute and a sensor is.
+    type SegmentOf = fn(i64, i64) -> i64;
+    let (shuffled, in_order, by_sensor): (SegmentOf, SegmentOf, SegmentOf) =
+        (|minute, _| minute % 4, |minute, _| minute / 10, |_, sensor| sensor);
+    // And the buckets of three sensors after compaction.
+    let orders = [("shuffled", shuffled, 3), ("in order", in_order, 12), ("by sensor", by_sensor, 3)];
+    for (name, segment_of, buckets) in orders {
         let sim = small_segments();
         let db = sim.open();
         db.create_collection("c", weather()).unwrap();
