@@ -50,6 +50,13 @@ impl Serving {
     }
 }
 
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
 /// A server that has not replied by then never will.
 pub(crate) const REPLY_MAX: Duration = Duration::from_secs(120);
 
