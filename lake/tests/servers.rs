@@ -591,7 +591,7 @@ fn copies_on_a_server(folder: &Path, clock: &VirtualClock, db: &Database, url: &
     assert!(shipper.ship_now().is_err());
 }
 
-/// Two programs that begin to ship a database at the same time: one of them goes on.
+/// Starts two shippers of one database at the same time and checks that exactly one of them can continue.
 fn race_of_shippers(shipper: impl Fn() -> Shipper) {
     let mut shippers = [shipper(), shipper()];
     let start = Barrier::new(2);

@@ -66,7 +66,7 @@ struct AnyVisitor<'a>(&'a mut dyn Visitor<Break = Box<QueryError>>);
 /// Any visitor that may change what it visits.
 struct AnyVisitorMut<'a>(&'a mut dyn VisitorMut<Break = Box<QueryError>>);
 
-/// The methods of a visitor, each of which calls that of the visitor it wraps.
+/// The methods of a visitor. Each calls the same method of the wrapped visitor.
 macro_rules! forward {
     ($($before:ident $after:ident $node:ty,)*) => {
         type Break = Box<QueryError>;
