@@ -15,9 +15,6 @@ mod real;
 #[doc(hidden)]
 pub mod sim;
 
-use crate::error::Error;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::fmt::{self, Debug, Display};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -135,23 +132,6 @@ pub(crate) fn replace(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> io::Result<()> 
     let tmp = temporary(path);
     drop(write_synced(fs, &tmp, bytes)?);
     fs.publish(&tmp, path).inspect_err(|_| drop(fs.remove(&tmp)))
-}
-
-/// The content of a small JSON file, if it is there.
-pub(crate) fn read_json<T: DeserializeOwned>(fs: &dyn Fs, path: &Path) -> crate::Result<Option<T>> {
-    match fs.read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        content => {
-            let content = content.map_err(|e| Error::io("read", path, &e))?;
-            serde_json::from_slice(&content).map(Some).map_err(|e| Error::corrupt(path, 0, e))
-        }
-    }
-}
-
-/// Atomically and durably replaces a small JSON file.
-pub(crate) fn replace_json(fs: &dyn Fs, path: &Path, content: &impl Serialize) -> crate::Result<()> {
-    let text = serde_json::to_vec_pretty(content).map_err(|e| Error::internal(format!("encode JSON: {e}")))?;
-    replace(fs, path, &text).map_err(|e| Error::io("write", path, &e))
 }
 
 /// Whether an error says that the disk is full.

@@ -16,6 +16,7 @@ pub(crate) mod compact;
 pub(crate) mod decay;
 pub(crate) mod delete;
 pub(crate) mod fold;
+pub(crate) mod name;
 mod transfer;
 
 pub use transfer::DumpedRung;

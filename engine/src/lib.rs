@@ -63,6 +63,7 @@ mod holds;
 mod identity;
 mod insert;
 pub mod json;
+mod json_file;
 mod ladder;
 pub mod line_protocol;
 mod maintenance;

@@ -67,7 +67,7 @@ pub(crate) fn run(
             tracing::error!(collection = id, %url, %why, "what is due could not be moved to the archive");
             handed.failed += 1;
         }
-        crate::failing::note(engine, id, &url, failed.as_deref());
+        crate::failing::places::note(engine, id, &url, failed.as_deref());
         slot.set(&url, |status| status.failed = failed);
     }
     Ok(handed)
@@ -89,7 +89,7 @@ pub(crate) fn adopt(engine: &Engine, name: &str) -> Result<()> {
             Mover { engine, id: collection.id, slot: &slot, url: archive.url, leave_a_core: false, now: None, at };
         match mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default())) {
             Ok(()) => {
-                crate::failing::note(engine, collection.id, archive.url, None);
+                crate::failing::places::note(engine, collection.id, archive.url, None);
                 slot.set(archive.url, |status| status.failed = None);
             }
             Err(Stopped::Here(error)) => return Err(error),

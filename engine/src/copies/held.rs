@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::files::FileName;
-use crate::fs::{Fs, read_json, replace_json};
+use crate::fs::Fs;
+use crate::json_file::{read_json, replace_json};
 use ebbtide_ttl::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,8 +3,9 @@
 use crate::error::{Error, Result};
 use crate::failing::{FailingPlace, Failure};
 use crate::files::FileName;
-use crate::fs::{Fs, read_json, replace_json};
+use crate::fs::Fs;
 use crate::identity::{hex, new_identity};
+use crate::json_file::{read_json, replace_json};
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -51,7 +51,7 @@ impl Database {
     /// # Errors
     /// Errors of the file system.
     pub fn failing_places(&self) -> Result<Vec<FailingPlace>> {
-        crate::failing::list(&self.engine)
+        crate::failing::places::list(&self.engine)
     }
 
     /// How far this replica is; `None` for any other database.

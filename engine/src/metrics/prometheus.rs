@@ -105,7 +105,7 @@ impl MetricsSnapshot {
 
 /// What could not be written to.
 fn failing(page: &mut Page, engine: &Engine) {
-    let places = match crate::failing::list(engine) {
+    let places = match crate::failing::places::list(engine) {
         Ok(places) => places,
         Err(error) => {
             tracing::warn!(%error, "which archives, tables and copies fail is not known");

@@ -4,6 +4,7 @@ use super::{OwnerNumber, Publication, PublicationInfo, PublicationRecord, Publis
 use crate::archive::{ArchivePlaces, check_url};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::ladder::name::named;
 use crate::ladder::rung_of;
 use crate::manifest::Op;
 use crate::snapshot::Snapshot;
@@ -30,12 +31,6 @@ fn id_of(state: &State, (name, rung): Published<'_>) -> Result<u64> {
     found.ok_or_else(|| {
         Error::new(Code::InvalidOptions, format!("the ladder of collection '{name}' has no rung of {step} s"))
     })
-}
-
-/// What a collection is called, or the one that a rung is of, and the rung's step.
-pub(crate) fn named(state: &State, name: &str) -> (String, Option<i64>) {
-    let rung = rung_of(name).and_then(|(parent, step)| Some((state.by_id(parent)?.name.clone(), Some(step))));
-    rung.unwrap_or_else(|| (name.to_owned(), None))
 }
 
 /// The publication of a collection, as far as it is known without the table.
@@ -190,7 +185,7 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     let made = make(engine, &collection, adopts);
     let failed = made.as_ref().err().map(ToString::to_string);
     if let Some(record) = &collection.publication {
-        crate::failing::note(engine, id, &record.url, failed.as_deref());
+        crate::failing::places::note(engine, id, &record.url, failed.as_deref());
     }
     let mut status = slot.status.lock();
     if let Ok(version) = &made {
