@@ -54,8 +54,9 @@ fn copies(database: &Database) -> Result<(), Failure> {
     if let Some((note, behind)) = database.shipped()? {
         say!("shipped to {} until {}; {} since", note.url, note.until, counted(behind, "log record"));
     }
-    for FailingPlace { what, url, since, error, .. } in database.failing_places()? {
-        say!("note: the {what} at {url} has failed since {since}: {error}");
+    for FailingPlace { what, url, since, error, throttled, .. } in database.failing_places()? {
+        let how = if throttled { "has been throttled" } else { "has failed" };
+        say!("note: the {what} at {url} {how} since {since}: {error}");
     }
     if let Some(held) = database.clock_held() {
         say!("note: {held}");

@@ -151,6 +151,11 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// The table is that of another database or collection; the place cannot be reached.
     fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError>;
 
+    /// How many requests the store has refused so far because there were too many. They were repeated. Zero if the store does not tell.
+    fn refused(&self) -> u64 {
+        0
+    }
+
     /// Removes files that no commit names and that are older than an hour; returns how many there were.
     ///
     /// # Errors
@@ -338,11 +343,6 @@ struct Intent {
 }
 
 impl ArchiveRecord {
-    /// What is still of use when the archive is at another place.
-    pub(crate) fn elsewhere(&self) -> ArchiveRecord {
-        ArchiveRecord { owners: self.owners.clone(), ..ArchiveRecord::default() }
-    }
-
     fn without_intent(&self) -> ArchiveRecord {
         ArchiveRecord { intent: None, ..self.clone() }
     }

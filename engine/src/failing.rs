@@ -1,4 +1,4 @@
-//! Archives and published tables that could not be written to: the file `FAILING`, which other processes read.
+//! Archives and published tables that cannot be written to, or slowly: the file `FAILING`, which other processes read.
 
 pub(crate) mod places;
 
@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// An archive, a published table or a copy that could not be written to when it was tried last.
+/// What is said of a place that is throttled.
+const THROTTLED: &str = "its store refuses requests because there are too many (429, 503); they are repeated";
+
+/// An archive, a published table or a copy that could not be written to when it was tried last, or was throttled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailingPlace {
@@ -20,33 +23,61 @@ pub struct FailingPlace {
     pub what: String,
     /// Where it is.
     pub url: String,
-    /// Since when every attempt has failed.
+    /// Since when every attempt has failed, or was throttled.
     pub since: Timestamp,
     /// The error of the last attempt; numbers in it may be those of an earlier one.
     pub error: String,
+    /// Whether the last attempt has succeeded, after requests that the store refused because there were too many (429, 503).
+    pub throttled: bool,
 }
 
-/// Since when a place has failed, and why.
+/// What became of an attempt to write to a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt<'a> {
+    Succeeded,
+    /// It has succeeded after requests that were refused because there were too many.
+    Throttled,
+    Failed(&'a str),
+}
+
+impl<'a> Attempt<'a> {
+    /// `refused`: how many requests the store had refused before and after the attempt because there were too many.
+    pub(crate) fn of(failed: Option<&'a str>, (before, after): (u64, u64)) -> Attempt<'a> {
+        match failed {
+            Some(error) => Attempt::Failed(error),
+            None if after > before => Attempt::Throttled,
+            None => Attempt::Succeeded,
+        }
+    }
+}
+
+/// Since when a place has failed or is throttled, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     since: Timestamp,
     error: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    throttled: bool,
 }
 
 impl Failure {
     /// What is known after an attempt; `None` after one that succeeded.
-    pub(crate) fn after(before: Option<&Failure>, failed: Option<&str>, now: Timestamp) -> Option<Failure> {
+    pub(crate) fn after(before: Option<&Failure>, attempt: Attempt<'_>, now: Timestamp) -> Option<Failure> {
         // A duration in an error does not make it another one.
         let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
-        let error = failed?;
-        Some(match before {
+        let (error, throttled) = match attempt {
+            Attempt::Succeeded => return None,
+            Attempt::Throttled => (THROTTLED, true),
+            Attempt::Failed(error) => (error, false),
+        };
+        Some(match before.filter(|before| before.throttled == throttled) {
             Some(before) if plain(&before.error) == plain(error) => before.clone(),
-            before => Failure { since: before.map_or(now, |before| before.since), error: error.to_owned() },
+            before => Failure { since: before.map_or(now, |before| before.since), error: error.to_owned(), throttled },
         })
     }
 
     pub(crate) fn of(self, what: String, url: String) -> FailingPlace {
-        FailingPlace { what, url, since: self.since, error: self.error }
+        FailingPlace { what, url, since: self.since, error: self.error, throttled: self.throttled }
     }
 }
 
@@ -61,14 +92,14 @@ impl Failing {
     fn note(
         &self,
         (fs, dir): (&dyn Fs, &Path),
-        (key, failed): (&str, Option<&str>),
+        (key, attempt): (&str, Attempt<'_>),
         now: Timestamp,
         present: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let mut known = self.0.lock();
         let mut all = known.take().map_or_else(|| read(fs, dir), Ok)?;
         let before = all.get(key);
-        let after = Failure::after(before, failed, now);
+        let after = Failure::after(before, attempt, now);
         if before != after.as_ref() {
             all.retain(|place, _| place != key && present(place));
             all.extend(after.map(|after| (key.to_owned(), after)));

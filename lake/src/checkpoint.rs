@@ -12,7 +12,10 @@ use std::error::Error;
 use std::sync::Arc;
 
 /// A checkpoint is written with every version that is a multiple of this.
-pub(crate) const EVERY: u64 = 100;
+const EVERY: u64 = 100;
+/// The folder of the log.
+pub(crate) const FOLDER: &str = "_delta_log";
+const SUFFIX: &str = ".checkpoint.parquet";
 /// The object that names the newest checkpoint.
 pub(crate) const LAST: &str = "_delta_log/_last_checkpoint";
 
@@ -20,7 +23,17 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The name of the checkpoint of a version.
 pub(crate) fn name_of(version: u64) -> String {
-    format!("_delta_log/{version:020}.checkpoint.parquet")
+    format!("{FOLDER}/{version:020}{SUFFIX}")
+}
+
+/// Whether an object of the log is a checkpoint.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.ends_with(SUFFIX)
+}
+
+/// Whether a checkpoint is written with a version, however old the last one is.
+pub(crate) fn is_due(version: u64) -> bool {
+    version > 0 && version.is_multiple_of(EVERY)
 }
 
 /// What [`LAST`] says of a checkpoint with this many actions.

@@ -14,6 +14,10 @@ impl CopyStore for Copies {
         self.0.gets_at_once()
     }
 
+    fn refused(&self) -> u64 {
+        self.0.refused()
+    }
+
     fn get(&self, name: &str) -> Result<Option<Bytes>, SinkError> {
         Ok(self.0.get(name)?)
     }

@@ -23,6 +23,7 @@
 struct CopiesPage;
 
 mod bounds;
+mod busy;
 mod checkpoint;
 mod copies;
 mod file;

@@ -6,7 +6,7 @@
 use crate::file::hex;
 use chrono::{DateTime, SecondsFormat};
 use ebbtide::buckets::{Schema, SegmentMeta};
-use ebbtide::ttl::Value as Known;
+use ebbtide::ttl::{Precision, Timestamp, Value as Known};
 use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedBounds, ArchivedFile};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -19,9 +19,25 @@ const COMMIT: &str = "ebbtide-commit-";
 /// The tag of a file that is a segment, with its summary.
 const SUMMARY: &str = "ebbtide.summary";
 
+/// The property of a published table with the instant at which its version was made.
+pub(crate) const MADE_AT: &str = "ebbtide.made.at";
+
 /// The name of the object of a version.
 pub(crate) fn name_of(version: u64) -> String {
     format!("_delta_log/{version:020}.json")
+}
+
+/// The version of an object in the folder of the log, by its name there.
+pub(crate) fn version_in(name: &str) -> Option<u64> {
+    name.get(..20).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+}
+
+/// A checkpoint in the store.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) version: u64,
+    /// In milliseconds since 1970.
+    pub(crate) made_at: i64,
 }
 
 /// What the log says up to a version.
@@ -38,6 +54,12 @@ pub(crate) struct Log {
     files: BTreeMap<String, Entry>,
     /// When files were removed from the table, by name, with the versions that did it.
     removed: BTreeMap<String, (u64, i64)>,
+    /// The checkpoints of a published table that this process has read or written, from the oldest on.
+    pub(crate) checkpoints: Vec<Checkpoint>,
+    /// When the first version was made, if that was read; in milliseconds since 1970.
+    pub(crate) first_at: Option<i64>,
+    /// The entries before this version were removed from the store by this process.
+    pub(crate) begins_at: Option<u64>,
 }
 
 /// Who may add to the table.
@@ -120,6 +142,9 @@ impl Log {
         let mut log = Log::default();
         log.apply_all(version, content)?;
         log.next = version + 1;
+        if let Some(made_at) = log.instant(MADE_AT).and_then(|at| at.to_units(Precision::Ms)) {
+            log.checkpoints.push(Checkpoint { version, made_at });
+        }
         Ok(log)
     }
 
@@ -127,6 +152,8 @@ impl Log {
         let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
         let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
         let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        let made_at = || actions.iter().find_map(|action| action["commitInfo"]["timestamp"].as_i64());
+        self.first_at = self.first_at.or_else(made_at);
         for remove in actions.iter().map(|action| &action["remove"]) {
             if let Some(path) = remove["path"].as_str() {
                 let at = remove["deletionTimestamp"].as_i64().unwrap_or_default();
@@ -196,6 +223,11 @@ impl Log {
     pub(crate) fn retire(&self, files: &[&String], now: i64) -> String {
         let first = json!({"commitInfo": {"timestamp": now, "operation": "DELETE", "engineInfo": "Ebbtide"}});
         lines(&std::iter::once(first).chain(files.iter().map(|name| remove(name, now))).collect::<Vec<_>>())
+    }
+
+    /// An instant in the properties of the table.
+    pub(crate) fn instant(&self, property: &str) -> Option<Timestamp> {
+        Timestamp::parse(self.metadata["configuration"][property].as_str()?).ok()
     }
 
     /// What added the files of the newest version.

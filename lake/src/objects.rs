@@ -3,6 +3,7 @@
 //! Requests run on threads of their own, so that they can be waited for anywhere. Requests that are refused because there are too
 //! many (429, 503), and those that fail on the way, are repeated with growing pauses, until [`RETRIES_FOR`] have passed.
 
+use crate::busy::Refused;
 use crate::store::{Object, REQUESTS_AT_ONCE, Store, StoreError};
 use bytes::Bytes;
 use ebbtide::ttl::{Clock, SystemClock};
@@ -38,6 +39,7 @@ pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     clock: SystemClock,
+    refused: Refused,
 }
 
 // What the store itself shows of its settings is not for logs.
@@ -58,26 +60,28 @@ impl Objects {
         // The environment may say otherwise.
         let timeout = |variable: &str| std::env::var(variable).unwrap_or_else(|_| REQUEST.to_owned());
         let key = ClientConfigKey::Timeout;
+        let refused = Refused::default();
+        let connector = refused.clone();
         let store: Result<Arc<dyn ObjectStore>, Error> = match scheme {
             "s3" => {
                 let builder = AmazonS3Builder::from_env().with_url(url).with_retry(retry);
                 let builder = builder.with_config(AmazonS3ConfigKey::Client(key), timeout("AWS_TIMEOUT"));
-                builder.build().map(|store| Arc::new(store) as _)
+                builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
             }
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry);
                 let builder = builder.with_config(GoogleConfigKey::Client(key), timeout("GOOGLE_TIMEOUT"));
-                builder.build().map(|store| Arc::new(store) as _)
+                builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
             }
             "az" => {
                 let builder = MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry);
                 let builder = builder.with_config(AzureConfigKey::Client(key), timeout("AZURE_TIMEOUT"));
-                builder.build().map(|store| Arc::new(store) as _)
+                builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
             }
             other => return Err(StoreError::new(&format!("'{other}' is not a kind of storage"))),
         };
         let store = store.map_err(|error| StoreError::new(&error.to_string()))?;
-        Ok(Objects { store, prefix, clock: SystemClock::new() })
+        Ok(Objects { store, prefix, clock: SystemClock::new(), refused })
     }
 
     fn path(&self, name: &str) -> Path {
@@ -213,6 +217,10 @@ impl Store for Objects {
         }
     }
 
+    fn refused(&self) -> u64 {
+        self.refused.count()
+    }
+
     fn now(&self) -> i64 {
         i64::try_from(self.clock.now().nanos().div_euclid(1_000_000)).unwrap_or(i64::MAX)
     }
@@ -225,8 +233,12 @@ mod tests {
 
     #[test]
     fn objects_of_one_part_and_of_several_are_read_as_they_were_written() {
-        let objects =
-            Objects { store: Arc::new(InMemory::new()), prefix: Path::from("prefix"), clock: SystemClock::new() };
+        let objects = Objects {
+            store: Arc::new(InMemory::new()),
+            prefix: Path::from("prefix"),
+            clock: SystemClock::new(),
+            refused: Refused::default(),
+        };
         let part = usize::try_from(PART_BYTES).unwrap();
         for bytes in [0, 1, part, part + 1, 3 * part, 3 * part + 17] {
             let content: Bytes = (0..bytes).map(|at| (at / 7) as u8).collect();

@@ -6,7 +6,7 @@
 //! expired, if they are more than half of it, or if the segment has visible rows that the file lacks.
 
 use crate::file::{encode, hex, of_segment};
-use crate::log::{Log, lines, owned_by, uuid};
+use crate::log::{Log, MADE_AT, lines, owned_by, uuid};
 use crate::schema::{joined, text_of};
 use crate::store::Store;
 use crate::vectors::{rows_of_text, text_of_rows, vector_of};
@@ -23,8 +23,7 @@ const SEGMENT: &str = "ebbtide.segment";
 /// The tag with the rows of the segment that are in the file, if these are not all.
 const ROWS: &str = "ebbtide.rows";
 
-/// The properties of the table with the instant at which its version was made, and the one up to which it hides what expires.
-const MADE_AT: &str = "ebbtide.made.at";
+/// The property of the table with the instant up to which it hides what expires.
 const HIDES_BEFORE: &str = "ebbtide.hides.before";
 
 /// The owner of a published table: the part of its name that a database and its copies share.
@@ -101,7 +100,7 @@ pub(crate) fn version_of(
     let hides = content.rules.iter().next().is_some();
     let is_same =
         !is_needed && log.next > 0 && is_owner && changes.is_empty() && !hides && log.schema.as_ref() == Some(&schema);
-    let made_at = if is_same { instant_in(log, MADE_AT) } else { Some(Timestamp::from_millis(now)) };
+    let made_at = if is_same { log.instant(MADE_AT) } else { Some(Timestamp::from_millis(now)) };
     let version = PublishedVersion {
         version: if is_same { log.next - 1 } else { log.next },
         made_at,
@@ -147,14 +146,9 @@ pub(crate) fn newest(log: &Log) -> Option<PublishedVersion> {
         version: log.next.checked_sub(1)?,
         files: log.adds().count() as u64,
         measurements: log.adds().map(rows).sum(),
-        made_at: instant_in(log, MADE_AT),
-        hides_before: instant_in(log, HIDES_BEFORE)?,
+        made_at: log.instant(MADE_AT),
+        hides_before: log.instant(HIDES_BEFORE)?,
     })
-}
-
-/// An instant in the properties of a table.
-fn instant_in(log: &Log, property: &str) -> Option<Timestamp> {
-    Timestamp::parse(log.metadata["configuration"][property].as_str()?).ok()
 }
 
 /// The positions in a file of what is no longer visible; none if the file is to be written anew, or to go.

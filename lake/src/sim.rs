@@ -31,6 +31,8 @@ struct State {
     /// One request in this many fails; 0 for none.
     one_in: u64,
     is_away: bool,
+    is_busy: bool,
+    refused: u64,
     requests: u64,
     /// The request from which on nothing arrives any more.
     stops_at: Option<u64>,
@@ -69,6 +71,7 @@ impl State {
     /// Lets late requests arrive, any of them, in any order, and says whether the next one fails.
     fn begin(&mut self) -> Result<Fate, StoreError> {
         self.requests += 1;
+        self.refused += u64::from(self.is_busy);
         while !self.late.is_empty() && self.next().is_multiple_of(4) {
             let which = usize::try_from(self.next()).unwrap_or(0) % self.late.len();
             let late = self.late.swap_remove(which);
@@ -168,6 +171,11 @@ impl SimStore {
         self.0.lock().is_away = is_away;
     }
 
+    /// Sets whether each request is refused once because there are too many, and is repeated.
+    pub fn set_busy(&self, is_busy: bool) {
+        self.0.lock().is_busy = is_busy;
+    }
+
     /// Lets only this many more requests arrive, or all.
     pub fn stop_after(&self, requests: Option<u64>) {
         let mut state = self.0.lock();
@@ -215,6 +223,15 @@ impl SimStore {
     /// Moves the store's clock on, in milliseconds.
     pub fn advance(&self, millis: i64) {
         self.0.lock().now += millis;
+    }
+
+    /// Another store with the same objects, in which no request fails.
+    #[must_use]
+    pub fn quiet(&self) -> SimStore {
+        let quiet = SimStore::new(0, 0);
+        let objects = self.0.lock().objects.clone();
+        quiet.0.lock().objects = objects;
+        quiet
     }
 
     /// Damages an object.
@@ -288,6 +305,10 @@ impl Store for SimStore {
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.0.lock().change(Change { name: name.to_owned(), content: None, if_absent: false }).map(drop)
+    }
+
+    fn refused(&self) -> u64 {
+        self.0.lock().refused
     }
 
     fn now(&self) -> i64 {

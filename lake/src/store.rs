@@ -61,6 +61,11 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As for [`Store::get`].
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
+    /// How many requests the store has refused because there were too many. They were repeated.
+    fn refused(&self) -> u64 {
+        0
+    }
+
     /// The store's time, in milliseconds since 1970, by which [`Object::modified`] is to be judged.
     fn now(&self) -> i64;
 }

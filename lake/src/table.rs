@@ -1,13 +1,14 @@
 //! A table at a place: the log and the files.
 
+mod published;
+
 use crate::checkpoint;
 use crate::file::{hex, of_segment};
-use crate::log::{Log, name_of, owned_by};
+use crate::log::{Checkpoint, Log, name_of, owned_by, version_in};
 use crate::publish::{Uploads, newest, published_by, version_of};
 use crate::reader::{FileCache, open, read};
 use crate::schema::{check, joined};
 use crate::store::{Store, StoreError};
-use crate::views::views;
 use bytes::Bytes;
 use ebbtide::buckets::{EncodedSegment, ReadAt, Schema};
 use ebbtide::{
@@ -73,63 +74,61 @@ impl Table {
         }
     }
 
-    /// Reads the newest checkpoint, if there is one that is not after `last`.
+    /// Reads the newest checkpoint that can be read, if there is one that is not after `last`.
     fn begin_at_checkpoint(&self, log: &mut Log, last: Option<u64>) -> Result<(), SinkError> {
         let Some(pointer) = self.store.get(checkpoint::LAST)? else { return Ok(()) };
-        let version = checkpoint::version_of(&pointer).filter(|version| last.is_none_or(|last| *version <= last));
-        let Some(version) = version else { return Ok(()) };
-        let Some(content) = self.store.get(&checkpoint::name_of(version))? else { return Ok(()) };
-        let lines = checkpoint::decode(content).map_err(|error| error.to_string());
-        match lines.and_then(|lines| Log::of_checkpoint(version, &lines)) {
-            Ok(read) => *log = read,
-            Err(what) => tracing::warn!(version, %what, "a checkpoint of the archive is not used"),
+        let is_known = |version: &u64| last.is_none_or(|last| *version <= last);
+        let named = checkpoint::version_of(&pointer).filter(is_known);
+        if let Some(read) = named.map(|version| self.read_checkpoint(version)).transpose()?.flatten() {
+            *log = read;
+            return Ok(());
         }
-        Ok(())
+        // The pointer may be one that arrived late.
+        let listed = self.store.list(checkpoint::FOLDER)?.into_iter().map(|object| object.name);
+        let mut others: Vec<u64> =
+            listed.filter(|name| checkpoint::is_name(name)).filter_map(|name| version_in(&name)).collect();
+        others.retain(|version| is_known(version) && Some(*version) != named);
+        others.sort_unstable();
+        for version in others.into_iter().rev() {
+            if let Some(read) = self.read_checkpoint(version)? {
+                *log = read;
+                return Ok(());
+            }
+        }
+        match self.store.get(&name_of(0))? {
+            Some(_) => Ok(()),
+            None => Err(self.error("the beginning of its log was removed, and no checkpoint can be read").into()),
+        }
     }
 
-    /// Writes a checkpoint of the newest version, if it is time for one.
-    fn checkpoint(&self, log: &Log) {
-        let version = log.next - 1;
-        if version == 0 || !version.is_multiple_of(checkpoint::EVERY) {
-            return;
+    /// What the log says up to a checkpoint. It is not used if it is damaged, or was removed with the entries before a newer one.
+    fn read_checkpoint(&self, version: u64) -> Result<Option<Log>, SinkError> {
+        let Some(content) = self.store.get(&checkpoint::name_of(version))? else { return Ok(None) };
+        if self.store.get(&name_of(version))?.is_none() {
+            return Ok(None);
         }
-        let actions = log.checkpoint(self.store.now().saturating_sub(REMOVED_FOR));
+        let lines = checkpoint::decode(content).map_err(|error| error.to_string());
+        match lines.and_then(|lines| Log::of_checkpoint(version, &lines)) {
+            Ok(read) => Ok(Some(read)),
+            Err(what) => {
+                tracing::warn!(version, %what, "a checkpoint of a table is not used");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Writes a checkpoint of the newest version.
+    fn checkpoint(&self, log: &mut Log) {
+        let (version, made_at) = (log.next - 1, self.store.now());
+        let actions = log.checkpoint(made_at.saturating_sub(REMOVED_FOR));
         let written = checkpoint::encode(&actions).and_then(|content| {
             self.store.put(&checkpoint::name_of(version), content)?;
             Ok(self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?)
         });
-        if let Err(error) = written {
-            tracing::warn!(version, %error, "a checkpoint of the archive was not written");
+        match written {
+            Ok(()) => log.checkpoints.push(Checkpoint { version, made_at }),
+            Err(error) => tracing::warn!(version, %error, "a checkpoint of a table was not written"),
         }
-    }
-
-    /// Whether the publisher is not the one of the newest version, but may be the next.
-    fn check_publisher(&self, log: &Log, content: &Publication) -> Result<bool, StoreError> {
-        let number = hex(&content.owner);
-        match &log.owner {
-            None if log.next > 0 => Err(self.error("there is a table that Ebbtide did not make: name another place")),
-            None => Ok(true),
-            Some(owner) if owner.of != published_by(&content.identity, content.collection) => {
-                Err(self.error("the table of another database or collection is there: name another place"))
-            }
-            Some(owner) if owner.number == number => Ok(false),
-            Some(owner) if content.adopts || content.known.iter().any(|known| hex(known) == owner.number) => Ok(true),
-            Some(_) => Err(self.error(
-                "a copy of this database publishes to this place: PUBLISH it here again to take the table over, or name another place",
-            )),
-        }
-    }
-
-    /// Writes the views of a published table, those that have changed.
-    fn put_views(&self, content: &Publication) -> Result<(), SinkError> {
-        let mut present = self.views.lock();
-        for (name, text) in views(&self.url, content) {
-            if present.get(name) != Some(&text) {
-                self.store.put(name, Bytes::from(text.clone()))?;
-                present.insert(name.to_owned(), text);
-            }
-        }
-        Ok(())
     }
 
     fn check_owner(&self, log: &Log, owner: ArchiveNumber) -> Result<(), StoreError> {
@@ -150,6 +149,14 @@ impl Table {
         self.may_arrive.store(false, Ordering::Relaxed);
         if is_made {
             log.apply(content.as_bytes()).map_err(|what| self.error(&what))?;
+        }
+        Ok(is_made)
+    }
+
+    /// Makes the next version of an archive, if nobody else has; returns whether it was made.
+    fn put_archived(&self, log: &mut Log, content: &str) -> Result<bool, SinkError> {
+        let is_made = self.put(log, content)?;
+        if is_made && checkpoint::is_due(log.next - 1) {
             self.checkpoint(log);
         }
         Ok(is_made)
@@ -167,8 +174,6 @@ impl Table {
             Some(owner) if owner.of != owned_by(&claim.identity, claim.collection) => {
                 Err(self.error("the archive of another database or collection is there: name another place"))
             }
-            // It was at another place meanwhile.
-            Some(owner) if is_known(&owner.number) && claim.version.is_none() => Ok(()),
             Some(owner) if !is_known(&owner.number) && !claim.adopts => Err(self.error(
                 "a copy of this database archives to this place, so that nothing is archived and dropped here: see \
                  ebbtide archive adopt",
@@ -193,7 +198,7 @@ impl ArchivePlace for Table {
             let schema = joined(None, &claim.schema)?;
             let of = owned_by(&claim.identity, claim.collection);
             let content = log.claim(&of, claim.owner, schema, self.store.now());
-            if self.put(&mut log, &content)? {
+            if self.put_archived(&mut log, &content)? {
                 let is_committed = claim.commit.is_some_and(|number| log.has_commit(number));
                 return Ok(ArchiveClaimed { version: log.next - 1, is_committed });
             }
@@ -230,7 +235,7 @@ impl ArchivePlace for Table {
             self.check_owner(&log, owner)?;
             let schema = joined(log.schema.as_deref(), &file.schema).map_err(|what| self.error(&what))?;
             let content = log.add(file, schema, self.store.now());
-            if self.put(&mut log, &content)? {
+            if self.put_archived(&mut log, &content)? {
                 return Ok(log.next - 1);
             }
         }
@@ -246,7 +251,7 @@ impl ArchivePlace for Table {
                 return Ok(log.next - 1);
             }
             let content = log.retire(&present, self.store.now());
-            if self.put(&mut log, &content)? {
+            if self.put_archived(&mut log, &content)? {
                 return Ok(log.next - 1);
             }
         }
@@ -295,11 +300,11 @@ impl ArchivePlace for Table {
         // A version is made even if it says the same as the one before, so that an earlier request for its number has no effect any more.
         let is_needed = self.may_arrive.load(Ordering::Relaxed);
         let (made, is_new_owner) = loop {
-            self.refresh(&mut log, None)?;
+            self.refresh_published(&mut log)?;
             let is_new_owner = self.check_publisher(&log, content)?;
             let next = version_of(&log, content, self.store.as_ref(), &mut uploads, is_needed)?;
             let Some(actions) = next.actions else { break (next.version, is_new_owner) };
-            if self.put(&mut log, &actions)? {
+            if self.put_published(&mut log, &actions)? {
                 break (next.version, is_new_owner);
             }
         };
@@ -307,6 +312,7 @@ impl ArchivePlace for Table {
         self.put_views(content)?;
         if content.may_vacuum {
             self.clean(made.version)?;
+            self.clean_log(&mut self.log.lock())?;
             if is_new_owner {
                 // What a version that never came about has left.
                 self.vacuum()?;
@@ -317,12 +323,16 @@ impl ArchivePlace for Table {
 
     fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError> {
         let mut log = self.log.lock();
-        self.refresh(&mut log, None)?;
+        self.refresh_published(&mut log)?;
         match &log.owner {
             Some(owner) if owner.of == published_by(&identity, collection) => Ok(newest(&log)),
             None if log.next == 0 => Ok(None),
             _ => Err(self.error("the table of another database or collection is there").into()),
         }
+    }
+
+    fn refused(&self) -> u64 {
+        self.store.refused()
     }
 
     fn vacuum(&self) -> Result<u64, SinkError> {

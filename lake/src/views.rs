@@ -14,6 +14,8 @@ struct Dialect {
     escapes: bool,
     /// The table of a URL.
     table: fn(&str) -> String,
+    /// What to do before a view of a table on Azure's storage is made: its URL does not name the account.
+    azure: &'static str,
     /// The instant that lies this many seconds back.
     ago: fn(i64) -> String,
 }
@@ -24,23 +26,39 @@ const DIALECTS: [Dialect; 3] = [
         quote: '"',
         escapes: false,
         table: |url| format!("delta_scan('{}')", path_of(url).replace('\'', "''")),
+        azure: "",
         ago: |seconds| format!("now() - to_seconds({seconds})"),
     },
     Dialect {
         object: "view.spark.sql",
         quote: '`',
         escapes: true,
-        table: |url| format!("delta.`{}`", url.replace('`', "``")),
+        table: |url| {
+            let url = match (url.strip_prefix("s3://"), url.strip_prefix("az://").map(container_in)) {
+                (Some(path), _) => format!("s3a://{path}"),
+                (_, Some((container, path))) => format!("abfss://{container}@ACCOUNT.dfs.core.windows.net/{path}"),
+                _ => url.to_owned(),
+            };
+            format!("delta.`{}`", url.replace('`', "``"))
+        },
+        azure: "-- Put the name of the storage account in place of ACCOUNT.\n",
         ago: |seconds| format!("current_timestamp() - make_dt_interval(0, 0, 0, {seconds})"),
     },
     Dialect {
         object: "view.clickhouse.sql",
         quote: '`',
         escapes: true,
-        table: |url| match path_of(url) {
-            path if path.len() < url.len() => format!("deltaLakeLocal('{}')", text_in(path, true)),
-            url => format!("deltaLake('{}')", text_in(url, true)),
+        table: |url| match (path_of(url), url.strip_prefix("az://").map(container_in)) {
+            (path, _) if path.len() < url.len() => format!("deltaLakeLocal('{}')", text_in(path, true)),
+            (_, Some((container, path))) => {
+                let (container, path) = (text_in(container, true), text_in(path, true));
+                format!("deltaLakeAzure(ebbtide, container = '{container}', blob_path = '{path}')")
+            }
+            (url, None) => format!("deltaLake('{}')", text_in(url, true)),
         },
+        azure: "-- The storage account is in a named collection, which is made once:\n\
+            -- CREATE NAMED COLLECTION ebbtide AS storage_account_url = 'https://ACCOUNT.blob.core.windows.net', \
+            account_name = 'ACCOUNT', account_key = 'KEY';\n",
         ago: |seconds| format!("now64(9) - toIntervalSecond({seconds})"),
     },
 ];
@@ -48,6 +66,11 @@ const DIALECTS: [Dialect; 3] = [
 /// The path of a folder; other URLs as they are.
 fn path_of(url: &str) -> &str {
     url.strip_prefix("file://").unwrap_or(url)
+}
+
+/// The container and the path of what follows `az://`.
+fn container_in(rest: &str) -> (&str, &str) {
+    rest.split_once('/').unwrap_or((rest, ""))
 }
 
 /// A text between its quotes.
@@ -73,9 +96,10 @@ impl Dialect {
             [] => String::new(),
             all => format!("\nWHERE {}", all.join("\n  AND ")),
         };
+        let azure = if url.starts_with("az://") { self.azure } else { "" };
         format!(
-            "-- What has not expired, by the rules of the collection when this file was written. Ebbtide writes it anew when they change.\n\
-             CREATE OR REPLACE VIEW {name} AS\nSELECT * FROM {table}{kept};\n"
+            "-- What has not expired, by the rules of the collection when this file was written. Ebbtide rewrites it when they change.\n\
+             {azure}CREATE OR REPLACE VIEW {name} AS\nSELECT * FROM {table}{kept};\n"
         )
     }
 

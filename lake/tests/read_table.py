@@ -1,6 +1,6 @@
-"""Reads a published table with other programs. Each line of input is an object with the folder and the rows that must be there, without
-fields that are null and with instants in milliseconds. The answer is one line: "ok", or what is wrong. The first line of output names the
-programs that read."""
+"""Reads a published table with other programs. Each line of input is an object with the folder or the URL and the rows that must be
+there, without fields that are null and with instants in milliseconds. The answer is one line: "ok", or what is wrong. The first line of
+output names the programs that read. Keys and addresses of servers are in the environment, as Ebbtide takes them."""
 
 import datetime
 import decimal
@@ -13,6 +13,10 @@ import sys
 # chdb reads what lies below its working folder.
 os.chdir("/")
 readers = {}
+# The account that Azurite is known for.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+S3, AZURE = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AZURITE_BLOB_STORAGE_URL"))
 
 
 def reader(name):
@@ -30,7 +34,7 @@ def reader(name):
 def polars():
     import polars
 
-    return lambda folder: polars.scan_delta(folder).collect().to_dicts()
+    return lambda place: polars.scan_delta(place).collect().to_dicts()
 
 
 @reader("deltalake")
@@ -38,8 +42,8 @@ def deltalake():
     from deltalake import DeltaTable, QueryBuilder
     import pyarrow
 
-    def read(folder):
-        query = QueryBuilder().register("t", DeltaTable(folder))
+    def read(place):
+        query = QueryBuilder().register("t", DeltaTable(place))
         return pyarrow.table(query.execute("SELECT * FROM t").read_all()).to_pylist()
 
     return read
@@ -50,10 +54,30 @@ def duckdb():
     import duckdb
     import duckdb_extension_delta
 
-    folder_of = list(duckdb_extension_delta.__path__)[0]
-    found = glob.glob(os.path.join(folder_of, "**", "*.duckdb_extension"), recursive=True)
-    duckdb.sql(f"LOAD '{found[0]}'")
-    return lambda folder: duckdb.sql(f"FROM delta_scan('{folder}')").to_arrow_table().to_pylist()
+    def load(extension):
+        folder = list(extension.__path__)[0]
+        found = glob.glob(os.path.join(folder, "**", "*.duckdb_extension"), recursive=True)
+        duckdb.sql(f"LOAD '{found[0]}'")
+
+    load(duckdb_extension_delta)
+    if S3:
+        import duckdb_extension_httpfs
+
+        load(duckdb_extension_httpfs)
+        key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+        duckdb.sql(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION 'us-east-1', USE_SSL false,"
+            f" URL_STYLE 'path', ENDPOINT '{S3.removeprefix('http://')}')"
+        )
+    if AZURE:
+        import duckdb_extension_azure
+
+        load(duckdb_extension_azure)
+        duckdb.sql(
+            "CREATE SECRET (TYPE azure, CONNECTION_STRING 'DefaultEndpointsProtocol=http;"
+            f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={AZURE}/{ACCOUNT}')"
+        )
+    return lambda place: duckdb.sql(f"FROM delta_scan('{place}')").to_arrow_table().to_pylist()
 
 
 @reader("chdb")
@@ -61,8 +85,17 @@ def chdb():
     import chdb
     from pyarrow import ipc
 
-    def read(folder):
-        result = chdb.query(f"SELECT * FROM deltaLakeLocal('{folder}')", "ArrowStream")
+    def table(place):
+        bucket, _, path = place.partition("://")[2].partition("/")
+        if place.startswith("s3://"):
+            key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+            return f"deltaLake('{S3}/{bucket}/{path}', '{key}', '{secret}')"
+        if place.startswith("az://"):
+            return f"deltaLakeAzure('{AZURE}/{ACCOUNT}', '{bucket}', '{path}', '{ACCOUNT}', '{KEY}')"
+        return f"deltaLakeLocal('{place}')"
+
+    def read(place):
+        result = chdb.query(f"SELECT * FROM {table(place)}", "ArrowStream")
         return ipc.open_stream(result.bytes()).read_all().to_pylist()
 
     return read
@@ -108,7 +141,7 @@ for line in sys.stdin:
     wrong = []
     for name, read in readers.items():
         try:
-            different = difference([plain(row) for row in read(asked["folder"])], asked["rows"])
+            different = difference([plain(row) for row in read(asked["place"])], asked["rows"])
             wrong.extend([f"{name} finds {different}"] if different else [])
         except Exception as error:
             wrong.append(f"{name} fails: {str(error).splitlines()[0]}")

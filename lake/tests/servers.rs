@@ -1,7 +1,8 @@
-//! Archives and published tables in folders and on servers, and what other programs read there. `EBBTIDE_LAKE_PYTHON`, or else
-//! `EBBTIDE_PYTHON`, names the interpreter that has the packages, `python3` is the default; `EBBTIDE_AZURITE` is the program
-//! `azurite-blob`. Without them a test says so and does nothing.
+//! Archives and published tables in folders and on servers, and what other programs read there.
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
+
+#[path = "shared/stores.rs"]
+mod stores;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
@@ -13,36 +14,20 @@ use ebbtide::{
     ShipOptions, Shipper,
 };
 use ebbtide_lake::Lake;
+use ebbtide_lake::sim::{SimLake, SimStore};
 use futures::TryStreamExt;
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::ObjectStoreExt;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Barrier};
+use stores::{KEY_ID, MINISTACK, MOTO, StoreServer, azure, python, python_with, s3, store_of};
 
 const HOUR: i64 = 3600;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::parse("2024-01-01T00:00:00Z").unwrap().plus_seconds(seconds)
-}
-
-fn python() -> String {
-    let named = ["EBBTIDE_LAKE_PYTHON", "EBBTIDE_PYTHON"].into_iter().find_map(|name| std::env::var(name).ok());
-    named.unwrap_or_else(|| "python3".to_owned())
-}
-
-/// The interpreter, if it has these packages.
-fn python_with(packages: &str) -> Option<String> {
-    let python = python();
-    match Command::new(&python).args(["-c", &format!("import {packages}")]).output() {
-        Ok(output) if output.status.success() => return Some(python),
-        Ok(_) => println!("skipped: {python} lacks one of the packages {packages}"),
-        Err(error) => println!("skipped: cannot run {python}: {error}"),
-    }
-    None
 }
 
 fn open(folder: &Path, clock: &VirtualClock) -> Database {
@@ -215,9 +200,10 @@ impl Readers {
         line.trim().to_owned()
     }
 
-    fn check(&mut self, folder: &Path, rows: &[Json]) -> String {
+    /// `place`: a folder, or a URL.
+    fn check(&mut self, place: impl AsRef<Path>, rows: &[Json]) -> String {
         let to = self.child.stdin.as_mut().unwrap();
-        writeln!(to, "{}", json!({ "folder": folder, "rows": rows })).unwrap();
+        writeln!(to, "{}", json!({ "place": place.as_ref(), "rows": rows })).unwrap();
         self.line()
     }
 }
@@ -312,6 +298,50 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
 }
 
 #[test]
+fn other_programs_read_a_table_of_whose_log_the_beginning_was_removed() {
+    let store = SimStore::new(1, 0);
+    let clock = VirtualClock::new(at(0));
+    let folder = tempfile::tempdir().unwrap();
+    let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+    let builder = Database::builder(folder.path().join("db")).clock(shared).archives(Arc::new(SimLake::new(&store)));
+    let db = builder.open().unwrap();
+    let options = CollectionOptions::new("t").meta_field("sensor").expire_after_seconds(2 * HOUR);
+    let c = db.create_collection("weather", options).unwrap();
+    db.publish("weather", "s3://sim/table", 60).unwrap();
+    let Some(mut readers) = Readers::start() else { return };
+    let table = folder.path().join("table");
+    std::fs::create_dir_all(table.join("_delta_log")).unwrap();
+    let mut begins_later = 0;
+    for step in 0..60 {
+        clock.set(at(step * 600));
+        store.advance(600_000);
+        let reading = |v: i64| {
+            let sensor = Value::from(["roof", "cellar"][usize::try_from(v % 2).unwrap()]);
+            let members =
+                [("t", Value::Date(at(step * 600 - v * 60))), ("sensor", sensor), ("v", Value::Int(step * 10 + v))];
+            Value::Object(members.map(|(name, value)| (name.into(), value)).to_vec())
+        };
+        c.insert_documents(&(0..10).map(reading).collect::<Vec<_>>()).unwrap();
+        if step % 7 == 3 {
+            assert_eq!(c.delete(&Filter::eq("v", Value::Int(step * 10 - 5))).unwrap(), 1);
+        }
+        let made = db.publish_now("weather").unwrap();
+        if step % 10 == 9 {
+            std::fs::remove_dir_all(&table).unwrap();
+            std::fs::create_dir_all(table.join("_delta_log")).unwrap();
+            for name in store.names() {
+                std::fs::write(table.join(&name), store.content(&name).unwrap()).unwrap();
+            }
+            begins_later += u32::from(!table.join("_delta_log/00000000000000000000.json").exists());
+            let rows = visible(&db, made.hides_before);
+            assert!(rows.len() > 50 || step < 20, "{}", rows.len());
+            assert_eq!(readers.check(&table, &rows), "ok", "step {step}");
+        }
+    }
+    assert_eq!(begins_later, 5);
+}
+
+#[test]
 fn the_views_of_a_published_table_leave_out_what_has_expired() {
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new(at(0));
@@ -339,56 +369,6 @@ fn the_views_of_a_published_table_leave_out_what_has_expired() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The key of an emulator, from its documentation.
-const AZURITE_KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-impl Server {
-    /// Starts a server, and waits for a line with this text in it. Returns what follows the text, too.
-    #[expect(clippy::disallowed_methods, reason = "a thread of the test, not of the engine")]
-    fn start(command: &mut Command, text: &str) -> Option<(Server, String)> {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let program = command.get_program().to_string_lossy().into_owned();
-        let child = child.inspect_err(|error| println!("skipped: cannot run {program}: {error}")).ok()?;
-        let mut server = Server(child);
-        let mut told = BufReader::new(server.0.stdout.take().unwrap());
-        loop {
-            let mut line = String::new();
-            assert!(told.read_line(&mut line).unwrap() > 0, "{program} did not start");
-            if let Some((_, rest)) = line.split_once(text) {
-                // Nobody may be left who does not read what it says.
-                std::thread::spawn(move || std::io::copy(&mut told, &mut std::io::sink()));
-                return Some((server, rest.trim().to_owned()));
-            }
-        }
-    }
-}
-
-/// Runs Python on a text, which makes a bucket or container.
-fn make(python: &str, script: &str, port: &str) {
-    let output = Command::new(python).args(["-c", script, port]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Serves S3 on a port of its own, and tells the port.
-const MOTO: &str = "
-import threading
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)
-server.start()
-print('port', server.get_host_and_port()[1], flush=True)
-threading.Event().wait()
-";
-
 /// The same, but for five seconds all requests are refused because there are too many.
 const BUSY_MOTO: &str = "
 import itertools, time
@@ -410,48 +390,6 @@ def busy(environ, start_response):
 server = make_server('127.0.0.1', 0, busy, threaded=True)
 print('port', server.port, flush=True)
 server.serve_forever()
-";
-
-/// The same by another program, which takes a port and does not choose one.
-const MINISTACK: &str = "
-import os, socket, sys
-probe = socket.socket()
-probe.bind(('127.0.0.1', 0))
-port = str(probe.getsockname()[1])
-probe.close()
-print('port', port, flush=True)
-os.environ['GATEWAY_PORT'] = port
-os.execv(sys.executable, [sys.executable, '-m', 'ministack'])
-";
-
-const MAKE_BUCKET: &str = "
-import sys, time, urllib.request
-request = urllib.request.Request(f'http://127.0.0.1:{sys.argv[1]}/bucket', method='PUT')
-for attempt in range(600):
-    try:
-        urllib.request.urlopen(request).read()
-        break
-    except ConnectionError:
-        time.sleep(0.1)
-    except urllib.error.URLError as error:
-        if not isinstance(error.reason, ConnectionError): raise
-        time.sleep(0.1)
-else:
-    raise SystemExit('the server does not answer')
-";
-
-/// The account and its key are those that Azurite is known for.
-const MAKE_CONTAINER: &str = "
-import base64, email.utils, hashlib, hmac, sys, urllib.request
-account = 'devstoreaccount1'
-key = 'Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=='
-headers = {'x-ms-date': email.utils.formatdate(usegmt=True), 'x-ms-version': '2021-12-02'}
-named = ''.join(f'{name}:{value}\\n' for name, value in sorted(headers.items()))
-text = f'PUT\\n\\n\\n\\n\\n\\n\\n\\n\\n\\n\\n\\n{named}/{account}/{account}/bucket\\nrestype:container'
-mac = hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256).digest()
-headers['Authorization'] = f'SharedKey {account}:{base64.b64encode(mac).decode()}'
-url = f'http://127.0.0.1:{sys.argv[1]}/{account}/bucket?restype=container'
-urllib.request.urlopen(urllib.request.Request(url, method='PUT', headers=headers)).read()
 ";
 
 /// The part that needs the environment of a server: run again by the tests below.
@@ -478,6 +416,9 @@ fn on_a_server() {
     c.delete(&Filter::eq("v", Value::Int(3))).unwrap();
     let made = db.publish_now("weather").unwrap();
     assert_eq!((made.version, made.measurements), (1, 99));
+    if let Some(mut readers) = Readers::start() {
+        assert_eq!(readers.check(&table, &visible(&db, made.hides_before)), "ok");
+    }
     drop((c, db));
 
     let db = open(folder.path(), &clock);
@@ -531,10 +472,7 @@ fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
 
 /// The objects of a bucket or container in which there are these bytes.
 fn objects_with(url: &str, bytes: &[u8]) -> Vec<String> {
-    let store: Arc<dyn ObjectStore> = match url.starts_with("s3://") {
-        true => Arc::new(AmazonS3Builder::from_env().with_url(url).build().unwrap()),
-        false => Arc::new(MicrosoftAzureBuilder::from_env().with_url(url).build().unwrap()),
-    };
+    let store = store_of(url);
     let found = async {
         let mut found = Vec::new();
         let mut all = store.list(None);
@@ -629,70 +567,39 @@ fn with_a_refused_key() {
 }
 
 /// Runs the test above in the environment of a server.
-fn run_on_a_server(url: &str, secret: &str, environment: &[(&str, &str)]) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "on_a_server"])
-        .env("EBBTIDE_LAKE_URL", url)
-        .env("EBBTIDE_LAKE_SECRET", secret)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
-    let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{told}{failed}");
-    assert!(told.contains("1 passed"), "{told}");
+fn run_on(server: &StoreServer) {
+    let (told, failed) = server.run_test("on_a_server");
     assert!(told.contains(" TRACE ") && told.contains(" DEBUG "), "{} bytes of logs", told.len());
-    assert!([secret, KEY_ID].iter().all(|key| !told.contains(key) && !failed.contains(key)));
-}
-
-const KEY_ID: &str = "AKIAOFTHETEST";
-
-fn run_on_s3(python: &str, script: &str) {
-    let (_server, port) = Server::start(Command::new(python).args(["-c", script]), "port ").unwrap();
-    make(python, MAKE_BUCKET, &port);
-    let environment = [
-        ("AWS_ENDPOINT_URL", &*format!("http://127.0.0.1:{port}")),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_ACCESS_KEY_ID", KEY_ID),
-        ("AWS_SECRET_ACCESS_KEY", "secret-key"),
-        ("AWS_REGION", "us-east-1"),
-    ];
-    run_on_a_server("s3://bucket/some/where", "secret-key", &environment);
+    assert!([server.secret, KEY_ID].iter().all(|key| !told.contains(key) && !failed.contains(key)));
 }
 
 #[test]
 fn an_archive_and_a_table_on_an_s3_server_are_read_back() {
     let Some(python) = python_with("moto.server") else { return };
-    run_on_s3(&python, MOTO);
+    run_on(&s3(&python, MOTO));
 }
 
 #[test]
 fn requests_that_a_server_refuses_because_there_are_too_many_are_repeated() {
     let Some(python) = python_with("moto.server") else { return };
-    run_on_s3(&python, BUSY_MOTO);
+    run_on(&s3(&python, BUSY_MOTO));
 }
 
 #[test]
 fn an_archive_and_a_table_on_another_s3_server_are_read_back() {
     let Some(python) = python_with("ministack") else { return };
-    run_on_s3(&python, MINISTACK);
+    run_on(&s3(&python, MINISTACK));
 }
 
 #[test]
 fn an_archive_and_a_table_on_an_azure_server_are_read_back() {
-    let azurite = std::env::var("EBBTIDE_AZURITE").unwrap_or_else(|_| "azurite-blob".to_owned());
-    let Some(python) = python_with("hmac") else { return };
-    let mut command = Command::new(azurite);
-    command.args(["--blobPort", "0", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]);
-    let Some((_server, port)) = Server::start(&mut command, "listens on http://127.0.0.1:") else { return };
-    make(&python, MAKE_CONTAINER, &port);
-    let address = format!("http://127.0.0.1:{port}");
-    let environment = [("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", address.as_str())];
-    run_on_a_server("az://bucket/some/where", AZURITE_KEY, &environment);
+    let Some(server) = azure() else { return };
+    run_on(&server);
 
     let wrong = "d3Jvbmcga2V5LCBidXQgb2YgdGhlIGxlbmd0aCB0aGF0IGtleXMgaGF2ZSBoZXJlLCB3aGljaCBpcyA2NCE=";
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "with_a_refused_key", "--nocapture"])
-        .envs(environment)
+        .envs(server.environment.iter().cloned())
         .env("EBBTIDE_LAKE_REFUSED", "az://bucket/refused")
         .env("AZURE_STORAGE_ACCOUNT_KEY", wrong)
         .output()

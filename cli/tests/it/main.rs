@@ -4,6 +4,7 @@
 
 mod admin;
 mod archive;
+mod archive_on_servers;
 mod bombs;
 mod cli;
 mod documents;
@@ -31,6 +32,8 @@ mod serve_memory;
 mod serve_page;
 #[cfg(all(unix, feature = "server"))]
 mod serve_postgres;
+#[path = "../../../lake/tests/shared/stores.rs"]
+mod stores;
 mod two_ways;
 mod weather;
 #[cfg(all(unix, feature = "workers"))]

@@ -1,6 +1,7 @@
 //! Queries that workers answer: as one process does, or not at all.
 
 use crate::cli::{Log, command, inside, write};
+use crate::stores::{MOTO, python_with, s3};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -45,16 +46,16 @@ impl Drop for Worker {
     }
 }
 
-/// A shipped database, with the URL of its copy.
+/// A shipped database, with the URL of its copy, and the one below which its archives are.
 struct Shipped {
     folder: TempDir,
     url: String,
+    archives: String,
 }
 
 impl Shipped {
     /// The weather and the hosts, and of both an archived double.
-    fn with_everything() -> Shipped {
-        let shipped = Shipped::new();
+    fn with_everything(shipped: Shipped) -> Shipped {
         let weather = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/weather/nyc_2013_hourly.csv.gz");
         let weather = weather.to_str().unwrap();
         shipped.fill("weather", "station", weather);
@@ -73,8 +74,13 @@ impl Shipped {
 
     fn new() -> Shipped {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("file://{}", folder.path().join("copy").display());
-        Shipped { folder, url }
+        let place = format!("file://{}", folder.path().display());
+        Shipped::within(folder, &place)
+    }
+
+    /// With copy and archives at a place.
+    fn within(folder: TempDir, place: &str) -> Shipped {
+        Shipped { folder, url: format!("{place}/copy"), archives: format!("{place}/archive") }
     }
 
     fn path(&self) -> &Path {
@@ -88,8 +94,7 @@ impl Shipped {
     }
 
     fn sql(&self, statement: &str) {
-        let archive = format!("file://{}", self.path().join("archive").display());
-        self.run(&["sql", &statement.replace("ARCHIVE", &archive)]);
+        self.run(&["sql", &statement.replace("ARCHIVE", &self.archives)]);
     }
 
     /// A collection of several segments and some open buckets.
@@ -298,7 +303,23 @@ const NOW: &str = "2033-02-20T12:00:00Z";
 
 #[test]
 fn three_workers_answer_what_one_process_does() {
-    let shipped = Shipped::with_everything();
+    check_three_workers(&Shipped::with_everything(Shipped::new()));
+}
+
+/// The part that needs the environment of a server: run again by the test below.
+#[test]
+fn on_a_server() {
+    let Ok(url) = std::env::var("EBBTIDE_LAKE_URL") else { return };
+    check_three_workers(&Shipped::with_everything(Shipped::within(tempfile::tempdir().unwrap(), &url)));
+}
+
+#[test]
+fn three_workers_answer_what_one_process_does_over_an_s3_server() {
+    let Some(python) = python_with("moto.server") else { return };
+    s3(&python, MOTO).run_test("workers::on_a_server");
+}
+
+fn check_three_workers(shipped: &Shipped) {
     let caches: Vec<PathBuf> = (0..3).map(|at| shipped.path().join(format!("cache{at}"))).collect();
     let start =
         |cache: &PathBuf| Worker::start(shipped.path(), &["--allow", &shipped.url, "--cache", cache.to_str().unwrap()]);

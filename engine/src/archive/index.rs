@@ -19,7 +19,7 @@ pub(crate) struct IndexArchive {
 pub(crate) struct IndexArchives {
     /// By the index's name.
     pub(crate) of: BTreeMap<String, IndexArchive>,
-    /// What is known of each place, by its URL. Of places that no index names any more only the owners.
+    /// What is known of each place, by its URL. Places that the indexes and the collection have left are among them.
     pub(crate) records: BTreeMap<String, ArchiveRecord>,
 }
 
@@ -40,8 +40,18 @@ impl IndexArchives {
         };
         let left = before.filter(|before| archive.is_none_or(|archive| archive.url != before.url));
         if let Some(record) = left.and_then(|left| self.records.get_mut(&left.url)) {
-            *record = record.elsewhere();
+            *record = record.without_intent();
         }
+    }
+
+    /// Keeps what is known of the place that the collection leaves; returns what is known of its new one.
+    pub(crate) fn moved(&mut self, left: Option<String>, record: &ArchiveRecord, url: Option<&str>) -> ArchiveRecord {
+        if let Some(left) = left
+            && *record != ArchiveRecord::default()
+        {
+            self.records.insert(left, record.without_intent());
+        }
+        url.and_then(|url| self.records.remove(url)).unwrap_or_default()
     }
 
     /// Removes those of indexes that are gone.

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::failing::Attempt;
 use crate::hand_off::planned::{Group, Handed, Planned, due, plan_moves};
 use crate::segment::row_number;
 use crate::state::CollectionState;
@@ -54,6 +55,7 @@ pub(crate) fn run(
     let mut first = Some(group);
     for url in urls {
         let mover = Mover { engine, id, slot: &slot, url: &url, leave_a_core, now, at };
+        let refused = mover.refused();
         let failed = match mover.run(&mut first, &mut handed) {
             Ok(()) => None,
             Err(Stopped::Here(error)) => {
@@ -67,7 +69,8 @@ pub(crate) fn run(
             tracing::error!(collection = id, %url, %why, "what is due could not be moved to the archive");
             handed.failed += 1;
         }
-        crate::failing::places::note(engine, id, &url, failed.as_deref());
+        let attempt = Attempt::of(failed.as_deref(), (refused, mover.refused()));
+        crate::failing::places::note(engine, id, &url, attempt);
         slot.set(&url, |status| status.failed = failed);
     }
     Ok(handed)
@@ -89,7 +92,7 @@ pub(crate) fn adopt(engine: &Engine, name: &str) -> Result<()> {
             Mover { engine, id: collection.id, slot: &slot, url: archive.url, leave_a_core: false, now: None, at };
         match mover.place().and_then(|place| mover.claim(place.as_ref(), true, &mut Visit::default())) {
             Ok(()) => {
-                crate::failing::places::note(engine, collection.id, archive.url, None);
+                crate::failing::places::note(engine, collection.id, archive.url, Attempt::Succeeded);
                 slot.set(archive.url, |status| status.failed = None);
             }
             Err(Stopped::Here(error)) => return Err(error),
@@ -202,6 +205,11 @@ impl Mover<'_> {
             place.clean(version).map_err(there)?;
             return Ok(());
         }
+    }
+
+    /// How many requests the store has refused so far because there were too many.
+    fn refused(&self) -> u64 {
+        self.place().map_or(0, |place| place.refused())
     }
 
     fn place(&self) -> Result<Arc<dyn ArchivePlace>, Stopped> {

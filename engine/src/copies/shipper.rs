@@ -9,6 +9,7 @@ use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
 use super::writer::{ShippedNote, Writer};
 use crate::error::{Error, Result};
+use crate::failing::Attempt;
 use crate::fs::Fs;
 use crate::identity::{hex, new_identity};
 use bytes::Bytes;
@@ -150,16 +151,17 @@ impl Shipper {
         if let Some(error) = &self.superseded {
             return Err(error.clone());
         }
+        let refused = self.store.refused();
         let done = self.try_step();
         self.status.failed = done.as_ref().err().map(ToString::to_string);
-        if let Err(error) = self.note_outcome() {
+        if let Err(error) = self.note_outcome((refused, self.store.refused())) {
             tracing::warn!(%error, "it could not be noted whether shipping fails");
         }
         done
     }
 
-    /// Notes in the folder whether shipping fails, unless the folder is no longer the primary.
-    fn note_outcome(&mut self) -> Result<()> {
+    /// Notes in the folder whether shipping fails or is throttled, unless the folder is no longer the primary.
+    fn note_outcome(&mut self, refused: (u64, u64)) -> Result<()> {
         if self.superseded.is_some() {
             return Ok(());
         }
@@ -167,8 +169,8 @@ impl Shipper {
             self.writer = Writer::of_folder(self.fs.as_ref(), &self.dir)?;
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let outcome = (self.status.url.as_str(), self.status.failed.as_deref());
-        writer.note_failed(self.fs.as_ref(), &self.dir, outcome, self.clock.now())
+        let attempt = Attempt::of(self.status.failed.as_deref(), refused);
+        writer.note_outcome(self.fs.as_ref(), &self.dir, (&self.status.url, attempt), self.clock.now())
     }
 
     fn try_step(&mut self) -> Result<bool> {

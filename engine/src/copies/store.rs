@@ -15,6 +15,11 @@ pub trait CopyStore: fmt::Debug + Send + Sync {
         1
     }
 
+    /// How many requests the store has refused so far because there were too many. They were repeated. Zero if the store does not tell.
+    fn refused(&self) -> u64 {
+        0
+    }
+
     /// The content of an object, if there is one of this name.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What a folder knows of its copies: the files `SHIP` and `COPY`.
 
 use crate::error::{Error, Result};
-use crate::failing::{FailingPlace, Failure};
+use crate::failing::{Attempt, FailingPlace, Failure};
 use crate::files::FileName;
 use crate::fs::Fs;
 use crate::identity::{hex, new_identity};
@@ -23,7 +23,7 @@ pub(crate) struct Writer {
     superseded: Option<String>,
     /// How far it was shipped some seconds ago.
     shipped: Option<ShippedNote>,
-    /// Where shipping fails, and why.
+    /// Where shipping fails or is throttled, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failing: Option<(String, Failure)>,
 }
@@ -98,15 +98,15 @@ impl Writer {
     }
 
     /// Notes the outcome of an attempt to ship to a place.
-    pub(super) fn note_failed(
+    pub(super) fn note_outcome(
         &mut self,
         fs: &dyn Fs,
         dir: &Path,
-        (url, failed): (&str, Option<&str>),
+        (url, attempt): (&str, Attempt<'_>),
         now: Timestamp,
     ) -> Result<()> {
         let before = self.failing.as_ref().filter(|(place, _)| place == url).map(|(_, failure)| failure);
-        let after = Failure::after(before, failed, now);
+        let after = Failure::after(before, attempt, now);
         // A success at one place does not end the failure of another.
         if before == after.as_ref() {
             return Ok(());
@@ -115,7 +115,7 @@ impl Writer {
         self.change(fs, dir, |writer| writer.failing = failing)
     }
 
-    /// The copy, if shipping to it fails.
+    /// The copy, if shipping to it fails or is throttled.
     pub(crate) fn failing(self) -> Option<FailingPlace> {
         self.failing.map(|(url, failure)| failure.of("copy".to_owned(), url))
     }

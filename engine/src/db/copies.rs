@@ -46,7 +46,7 @@ impl Database {
         }))
     }
 
-    /// The archives, published tables and the copy that could not be written to when any process tried last.
+    /// The archives, published tables and the copy that could not be written to, or were throttled, when any process tried last.
     ///
     /// # Errors
     /// Errors of the file system.

@@ -1,6 +1,6 @@
 //! What writes to which place, and what became of it.
 
-use super::{FailingPlace, read};
+use super::{Attempt, FailingPlace, read};
 use crate::copies::Writer;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::ladder::name::named;
 use crate::state::State;
 
 /// Notes the outcome of an attempt of a collection to write to a place. If the note cannot be stored, the log says so.
-pub(crate) fn note(engine: &Engine, collection: u64, url: &str, failed: Option<&str>) {
+pub(crate) fn note(engine: &Engine, collection: u64, url: &str, attempt: Attempt<'_>) {
     if engine.check_writable().is_err() {
         return;
     }
@@ -16,7 +16,7 @@ pub(crate) fn note(engine: &Engine, collection: u64, url: &str, failed: Option<&
     let key = key_of(collection, url);
     let folder = (engine.fs.as_ref(), engine.dir.as_path());
     let present = |key: &str| places.iter().any(|place| place.key == key);
-    if let Err(error) = engine.failing.note(folder, (&key, failed), engine.clock.now(), present) {
+    if let Err(error) = engine.failing.note(folder, (&key, attempt), engine.clock.now(), present) {
         tracing::warn!(%error, "it could not be noted which archives and tables fail");
     }
 }

@@ -103,7 +103,7 @@ impl MetricsSnapshot {
     }
 }
 
-/// What could not be written to.
+/// What could not be written to, or slowly.
 fn failing(page: &mut Page, engine: &Engine) {
     let places = match crate::failing::places::list(engine) {
         Ok(places) => places,
@@ -114,8 +114,15 @@ fn failing(page: &mut Page, engine: &Engine) {
     };
     let help = "1 for an archive, a published table or a copy that could not be written to when it was tried last.";
     page.family("place_failing", "gauge", help);
-    for place in places {
+    let (throttled, failing): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| place.throttled);
+    for place in failing {
         page.sample("place_failing", &[("what", &place.what), ("url", &place.url)], 1);
+    }
+    let help =
+        "1 for one whose store refused requests when it was written to last, since there were too many (429, 503).";
+    page.family("place_throttled", "gauge", help);
+    for place in throttled {
+        page.sample("place_throttled", &[("what", &place.what), ("url", &place.url)], 1);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Makes the versions of published tables.
 
 use super::{OwnerNumber, Publication, PublicationInfo, PublicationRecord, PublishedVersion, Status};
-use crate::archive::{ArchivePlaces, check_url};
+use crate::archive::{ArchivePlace, ArchivePlaces, check_url};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::failing::Attempt;
 use crate::ladder::name::named;
 use crate::ladder::rung_of;
 use crate::manifest::Op;
@@ -182,10 +183,14 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     let _pass = slot.pass.lock();
     slot.status.lock().begun = Some(engine.clock.monotonic());
     let collection = present()?;
+    let url = collection.publication.as_ref().map(|record| record.url.as_str());
+    let refused = || url.and_then(|url| place_of(engine, url).ok()).map_or(0, |place| place.refused());
+    let before = refused();
     let made = make(engine, &collection, adopts);
     let failed = made.as_ref().err().map(ToString::to_string);
-    if let Some(record) = &collection.publication {
-        crate::failing::places::note(engine, id, &record.url, failed.as_deref());
+    if let Some(url) = url {
+        let attempt = Attempt::of(failed.as_deref(), (before, refused()));
+        crate::failing::places::note(engine, id, url, attempt);
     }
     let mut status = slot.status.lock();
     if let Ok(version) = &made {
@@ -196,19 +201,23 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     made
 }
 
+fn place_of(engine: &Engine, url: &str) -> Result<Arc<dyn ArchivePlace>> {
+    let places: Option<Arc<dyn ArchivePlaces>> = engine.state.read().places.clone();
+    let places = places.ok_or_else(|| failed("this program was opened without access to archives and tables"))?;
+    places.open(url).map_err(failed)
+}
+
 fn make(engine: &Engine, collection: &CollectionState, adopts: bool) -> Result<PublishedVersion> {
     let id = collection.id;
     let (name, rung) = named(&engine.state.read(), &collection.name);
     let record = collection.publication.clone().ok_or_else(|| not_published((&name, rung)))?;
-    let places: Option<Arc<dyn ArchivePlaces>> = engine.state.read().places.clone();
-    let places = places.ok_or_else(|| failed("this program was opened without access to archives and tables"))?;
-    let place = places.open(&record.url).map_err(failed)?;
+    let place = place_of(engine, &record.url)?;
     {
         let maintenance = engine.maintenance.lock_beside_writers();
         engine.check_writable()?;
         crate::seal::flush(engine, &maintenance, Some(&name))?;
     }
-    let owner = own(engine, collection, &record)?;
+    let owner = own(engine, collection, &record, adopts)?;
     let now = engine.clock.now();
     let is_held = engine.sweeper.held(now, engine.clock.monotonic()).is_some();
     let ahead = record.every_seconds + record.every_seconds / 10 + SLACK_SECONDS;
@@ -239,10 +248,13 @@ fn make(engine: &Engine, collection: &CollectionState, adopts: bool) -> Result<P
     place.publish(&content).map_err(failed)
 }
 
-/// The number of this process, which is durable before the table has it.
-fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord) -> Result<OwnerNumber> {
+/// The number of this process, which is durable before the table has it. Who takes a table over gets another one: a copy of the folder
+/// may know the number from before.
+fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord, adopts: bool) -> Result<OwnerNumber> {
     let known = collection.publishing.status.lock().owner.filter(|owner| record.owners.contains(owner));
-    if let Some(owner) = known {
+    if let Some(owner) = known
+        && !adopts
+    {
         return Ok(owner);
     }
     let owner = crate::identity::new_identity(engine.clock.as_ref(), &engine.dir);

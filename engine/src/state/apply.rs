@@ -75,9 +75,9 @@ impl State {
             Op::SetHandedOver { collection, handed } => self.known(collection)?.handed_over = Arc::new(handed),
             Op::SetExpireInto { collection, url } => {
                 let known = self.known(collection)?;
-                Arc::make_mut(&mut known.options).expire_into = url;
-                // A version is one of the place before.
-                known.archive = Arc::new(known.archive.elsewhere());
+                let left = std::mem::replace(&mut Arc::make_mut(&mut known.options).expire_into, url.clone());
+                let places = Arc::make_mut(&mut known.index_archives);
+                known.archive = Arc::new(places.moved(left, &known.archive, url.as_deref()));
             }
             Op::SetKeep { collection, seconds } => {
                 self.options_of(collection)?.keep_seconds = seconds;

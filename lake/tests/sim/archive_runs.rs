@@ -4,7 +4,7 @@ use crate::archive::{all, all_here, archived, both, filled, filled_with_index, n
 use crate::world::{HOUR, OTHER, World, at, check_files, random, reading, seeds};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Filter, Precision, RuleChange, RuleSelector, Timestamp, Value};
-use ebbtide::{ArchivePlaces, CollectionChange, Database};
+use ebbtide::{ArchivePlaces, CollectionChange, Database, HoldOptions};
 use ebbtide_lake::sim::{SimLake, SimStore};
 
 /// Makes the readings.
@@ -96,6 +96,7 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
         let mut next = random(seed);
         let mut inserted = 30;
         let mut deleted = Vec::new();
+        let mut is_held = false;
         for round in 1..8 {
             world.clock.set(at(HOUR + round * 700));
             if let Ok((mut here, expired)) = both(&db) {
@@ -103,7 +104,7 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
                 here.sort_unstable();
                 assert!(here.is_sorted_by(|a, b| a < b), "seed {seed}: {here:?}");
             }
-            match next(6) {
+            match next(9) {
                 0 => {
                     let fs = world.fs.crash(Variant::V0, seed);
                     drop(db);
@@ -145,12 +146,41 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
                         drop(place.vacuum());
                     }
                 }
+                5 => {
+                    // The clock jumps, and a sweep meets that.
+                    world.clock.jump(at(400 * 24 * HOUR));
+                    assert!(db.sweep().unwrap().held.is_some(), "seed {seed}");
+                    world.clock.jump(at(HOUR + round * 700));
+                }
+                6 => {
+                    let changed = match is_held {
+                        true => db.lift_hold("case"),
+                        false => db.create_hold("case", "weather", HoldOptions::new("a case")),
+                    };
+                    match changed {
+                        Ok(()) => is_held = !is_held,
+                        // While something is moved it waits.
+                        Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
+                    }
+                }
+                7 if kind < 2 => {
+                    let e = CollectionChange {
+                        expire_after_seconds: Some(Some(HOUR + next(2) * HOUR)),
+                        ..CollectionChange::default()
+                    };
+                    if let Err(error) = db.modify_collection("weather", &e, None) {
+                        assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}");
+                    }
+                }
                 _ => {}
             }
             db.sweep().unwrap();
             for store in [&world.store, &world.other] {
                 older += check_files(store, &format!("seed {seed}, round {round}"));
             }
+        }
+        if is_held {
+            db.lift_hold("case").unwrap();
         }
         drop(db);
         world.clock.set(at(5 * HOUR));

@@ -65,6 +65,29 @@ fn another_process_sees_which_places_fail_since_when_and_why() {
     db.sweep().unwrap();
     assert_eq!(known(&world), []);
 
+    // What succeeds although requests are refused is throttled.
+    for (second, is_busy) in [(1, true), (2, true), (3, false)] {
+        world.clock.set(at(5 * HOUR + second));
+        world.store.set_busy(is_busy);
+        world.other.set_busy(is_busy);
+        c.insert_documents(&[reading(0, second), reading(5 * HOUR, second)]).unwrap();
+        assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
+        db.publish_now("weather").unwrap();
+        shipper.ship_now().unwrap();
+        let known = known(&world);
+        let whats: Vec<&str> = known.iter().map(|(what, ..)| what.as_str()).collect();
+        match is_busy {
+            true => assert_eq!(whats, ["archive of weather", "table of weather", "copy"]),
+            false => assert_eq!(whats, [""; 0]),
+        }
+        let is_told = |(_, _, since, error): &(_, _, i64, String)| *since == 5 * HOUR + 1 && error.contains("429, 503");
+        assert!(known.iter().all(is_told), "{known:?}");
+        let metrics = db.prometheus(&db.snapshot()).unwrap();
+        let samples = metrics.lines().filter(|line| line.starts_with("ebbtide_place_throttled{"));
+        assert_eq!(samples.count(), known.len(), "{metrics}");
+        assert!(!metrics.contains("ebbtide_place_failing{"));
+    }
+
     // What is no longer written to does not fail.
     world.store.set_away(true);
     world.clock.set(at(6 * HOUR));

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by its panic what it met")]
 
 mod archive;
+mod archive_copies;
 mod archive_of_index;
 mod archive_runs;
 mod archive_segments;

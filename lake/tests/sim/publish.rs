@@ -1,6 +1,6 @@
 //! Published tables: what their newest version has is what is visible, less what expires before the next one.
 
-use crate::world::{HOUR, ROOT, World, at, check_files, random, reading, seeds};
+use crate::world::{HOUR, ROOT, World, at, check_files, log_of, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value};
@@ -21,11 +21,7 @@ impl World {
     /// The values in the newest version of the table, read by its log alone.
     fn published(&self) -> Vec<i64> {
         let mut files: BTreeMap<String, serde_json::Value> = BTreeMap::new();
-        for version in 0.. {
-            let Some(content) = self.store.content(&format!("_delta_log/{version:020}.json")) else { break };
-            let lines = String::from_utf8(content.to_vec()).unwrap();
-            let actions: Vec<serde_json::Value> =
-                lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for actions in log_of(&self.store) {
             for remove in actions.iter().filter_map(|action| action.get("remove")) {
                 let gone = files.remove(remove["path"].as_str().unwrap()).unwrap();
                 assert_eq!(
@@ -38,11 +34,7 @@ impl World {
                 assert!(files.insert(add["path"].as_str().unwrap().to_owned(), add.clone()).is_none());
             }
         }
-        let quiet = SimStore::new(0, 0);
-        for name in self.store.names() {
-            quiet.tamper(&name, self.store.content(&name).unwrap());
-        }
-        let place = SimLake::new(&quiet).open(URL).unwrap();
+        let place = SimLake::new(&self.store.quiet()).open(URL).unwrap();
         let mut found = Vec::new();
         for (name, add) in &files {
             let left_out = left_out(add);
@@ -273,7 +265,8 @@ fn a_version_has_what_is_visible_until_the_next_one() {
     assert!(!world.published().contains(&250));
     world.store.advance(2 * 3_600_000);
     db.publish_now("weather").unwrap();
-    let parquet = world.store.names().iter().filter(|name| name.ends_with(".parquet")).count();
+    let is_file = |name: &&String| name.ends_with(".parquet") && !name.starts_with("_delta_log");
+    let parquet = world.store.names().iter().filter(is_file).count();
     assert_eq!(parquet, db.publications()[0].last.as_ref().map_or(0, |last| usize::try_from(last.files).unwrap()));
     // A longer retention brings back what was not dropped.
     let longer = CollectionChange { expire_after_seconds: Some(Some(10 * HOUR)), ..CollectionChange::default() };
@@ -284,16 +277,20 @@ fn a_version_has_what_is_visible_until_the_next_one() {
     assert!(db.publish_now("weather").is_err());
 }
 
-/// A table with a version, and a database in which there is more to publish.
+/// A table with two versions, and a database in which there is more to publish.
 fn changed(world: &World) -> Database {
     let db = world.open();
     let c = weather(&db);
-    c.insert_documents(&(0..30).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
     db.publish("weather", URL, 60).unwrap();
+    // With a checkpoint that is older than an hour.
+    world.store.advance(2 * 3_600_000);
+    c.insert_documents(&(0..30).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
+    db.publish_now("weather").unwrap();
+    assert!(world.store.names().iter().any(|name| name.ends_with(".checkpoint.parquet")));
     c.delete(&Filter::eq("v", Value::Int(20))).unwrap();
     c.insert_documents(&(30..40).map(|v| reading(v * 120, v)).collect::<Vec<_>>()).unwrap();
     world.clock.set(at(HOUR + 500));
-    // Files that no version names are removed too.
+    // Files that no version names are removed too, and the beginning of the log.
     world.store.advance(2 * 3_600_000);
     db
 }
@@ -329,8 +326,126 @@ fn a_crash_at_any_step_of_a_version_leaves_a_whole_version() {
             let db = world.open();
             db.publish_now("weather").unwrap();
             assert_eq!(world.published(), visible(&db, now), "{step:?} {request:?}");
+            check_files(&world.store, &format!("{step:?} {request:?}"));
+            // If the checkpoint of the new version is there, an hour later.
+            world.store.advance(2 * 3_600_000);
+            db.publish_now("weather").unwrap();
+            check_files(&world.store, &format!("{step:?} {request:?}"));
+            assert!(!entries(&world.store).contains(&0), "{step:?} {request:?}");
         }
     }
+}
+
+/// The versions that have an entry in the log.
+fn entries(store: &SimStore) -> Vec<u64> {
+    let version = |name: &String| name.strip_prefix("_delta_log/")?.strip_suffix(".json")?.parse().ok();
+    store.names().iter().filter_map(version).collect()
+}
+
+/// Publishes what is inserted each ten minutes, for some hours.
+fn published_for(world: &World, db: &Database, hours: std::ops::Range<i64>) {
+    let c = db.collection("weather").unwrap();
+    for step in hours.start * 6..hours.end * 6 {
+        world.clock.set(at(step * 600));
+        world.store.advance(600_000);
+        c.insert_documents(&(0..3).map(|v| reading(step * 600 - v, step * 3 + v)).collect::<Vec<_>>()).unwrap();
+        db.publish_now("weather").unwrap();
+        assert_eq!(world.published(), visible(db, at(step * 600 + AHEAD)), "step {step}");
+        check_files(&world.store, &format!("step {step}"));
+    }
+}
+
+#[test]
+fn the_beginning_of_a_log_leaves_the_store() {
+    let world = World::new(SimStore::new(1, 0));
+    let mut db = world.open();
+    weather(&db);
+    db.publish("weather", URL, 60).unwrap();
+    for hours in [0..5, 5..10, 10..15] {
+        published_for(&world, &db, hours.clone());
+        // The time of a file's first or last row is part of its entry.
+        let is_named = |hour: i64| {
+            let text = format!("2024-01-01T{hour:02}:");
+            let has = |name: &String| {
+                let content = world.store.content(name).unwrap();
+                content.windows(text.len()).any(|part| part == text.as_bytes())
+            };
+            world.store.names().iter().filter(|name| name.starts_with("_delta_log")).any(has)
+        };
+        assert_eq!((is_named(hours.end - 5), is_named(hours.end - 1)), (false, true));
+        let entries = entries(&world.store);
+        assert!(entries.len() <= 15 && entries.is_sorted_by(|a, b| a + 1 == *b), "{entries:?}");
+        // Another process finds the rest of it.
+        drop(db);
+        db = world.open();
+    }
+    let newest = db.publications()[0].last.clone().unwrap();
+    assert_eq!(newest.version, 90);
+
+    // A pointer that arrived late names a checkpoint that is gone.
+    drop(db);
+    let pointer = "_delta_log/_last_checkpoint";
+    for content in ["{\"version\":7,\"size\":9}", "{}"] {
+        world.store.tamper(pointer, bytes::Bytes::copy_from_slice(content.as_bytes()));
+        assert_eq!(world.open().publications()[0].last.as_ref(), Some(&newest));
+    }
+    let names = world.store.names();
+    for name in names.iter().filter(|name| name.ends_with(".checkpoint.parquet")) {
+        world.store.tamper(name, bytes::Bytes::from_static(b"PAR1 and no more PAR1"));
+    }
+    let told = world.open().publish_now("weather").unwrap_err().to_string();
+    assert!(told.contains("no checkpoint can be read"), "{told}");
+    assert_eq!(world.store.names(), names);
+}
+
+#[test]
+fn a_copy_that_slept_while_the_beginning_of_the_log_left_the_store_adds_nothing_there() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    weather(&db);
+    db.publish("weather", URL, 60).unwrap();
+    published_for(&world, &db, 0..1);
+    let copy = world.on(world.fs.fork());
+    let asleep = copy.open();
+    asleep.publish("weather", URL, 60).unwrap();
+    db.publish("weather", URL, 60).unwrap();
+    published_for(&world, &db, 1..6);
+    let before = (world.store.names(), entries(&world.store));
+    assert!(before.1[0] > 10, "{before:?}");
+    let told = asleep.publish_now("weather").unwrap_err().to_string();
+    assert!(told.contains("a copy of this database publishes to this place"), "{told}");
+    assert_eq!(world.store.names(), before.0);
+    published_for(&world, &db, 6..7);
+    // If it is told to, it goes on after the newest version.
+    let made = asleep.publish("weather", URL, 60).unwrap();
+    assert_eq!(entries(&world.store).last(), Some(&made.version));
+    assert!(made.version > *before.1.last().unwrap());
+}
+
+#[test]
+fn a_version_that_is_made_where_the_log_has_left_the_store_does_not_stay() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    weather(&db);
+    db.publish("weather", URL, 60).unwrap();
+    published_for(&world, &db, 0..1);
+    let copy = world.on(world.fs.fork());
+    let asleep = copy.open();
+    asleep.publish("weather", URL, 60).unwrap();
+    asleep.collection("weather").unwrap().insert_documents(&[reading(3600, -1)]).unwrap();
+    // It has read the log and stored a file, and sleeps before it makes the version.
+    let store = world.store.clone();
+    let meanwhile = world.on(world.fs.fork());
+    drop(db);
+    let db = meanwhile.open();
+    world.store.after_put(".parquet", move || {
+        db.publish("weather", URL, 60).unwrap();
+        published_for(&meanwhile, &db, 1..6);
+    });
+    let told = asleep.publish_now("weather").unwrap_err().to_string();
+    assert!(told.contains("a copy of this database publishes to this place"), "{told}");
+    let entries = entries(&store);
+    assert!(entries[0] > 10 && entries.is_sorted_by(|a, b| a + 1 == *b), "{entries:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use ebbtide::ttl::{Clock, Timestamp, Value, VirtualClock};
 use ebbtide::{Builder, Database, Result};
 use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,19 +70,49 @@ impl World {
     }
 }
 
+/// What the log of a table says, version by version, as a program without Ebbtide finds it: if its beginning was removed, the first part
+/// is a checkpoint.
+pub(crate) fn log_of(store: &SimStore) -> Vec<Vec<serde_json::Value>> {
+    let names = store.names();
+    let versions = |suffix: &str| {
+        let digits = |name: &String| name.strip_prefix("_delta_log/")?.strip_suffix(suffix)?.parse::<u64>().ok();
+        names.iter().filter_map(digits).collect::<BTreeSet<u64>>()
+    };
+    let (entries, checkpoints) = (versions(".json"), versions(".checkpoint.parquet"));
+    // Requests that arrive late leave entries below the beginning.
+    let Some(newest) = entries.last() else { return Vec::new() };
+    let begin = (0..=*newest).rev().take_while(|version| entries.contains(version)).last().unwrap();
+    let checkpoint = checkpoints.range(begin..).next().copied().filter(|_| begin > 0);
+    assert!(begin == 0 || checkpoint.is_some(), "the log begins at {begin} without a checkpoint");
+    let content = |name: &str| store.content(&format!("_delta_log/{name}")).unwrap();
+    let actions = |text: &[u8]| {
+        let lines = std::str::from_utf8(text).unwrap().lines();
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<serde_json::Value>>()
+    };
+    let first = checkpoint.map(|version| {
+        let rows = ParquetRecordBatchReaderBuilder::try_new(content(&format!("{version:020}.checkpoint.parquet")));
+        let mut lines = arrow_json::LineDelimitedWriter::new(Vec::new());
+        for rows in rows.unwrap().build().unwrap() {
+            lines.write(&rows.unwrap()).unwrap();
+        }
+        lines.finish().unwrap();
+        // Files that have left the table are not part of the state.
+        actions(&lines.into_inner()).into_iter().filter(|action| action.get("remove").is_none()).collect()
+    });
+    let rest = checkpoint.map_or(0, |version| version + 1)..=*newest;
+    first.into_iter().chain(rest.map(|version| actions(&content(&format!("{version:020}.json"))))).collect()
+}
+
 /// Checks that the files are there that the newest version of a table names, and those that a version of the last hour names: other
 /// programs may be reading it. Returns how many of them the newest one does not name.
 pub(crate) fn check_files(store: &SimStore, what: &str) -> usize {
     let (present, oldest): (BTreeSet<String>, i64) = (store.names().into_iter().collect(), store.now() - HOUR * 1000);
     let mut named: BTreeSet<String> = BTreeSet::new();
     let mut of_the_hour = BTreeSet::new();
-    for version in 0.. {
-        let Some(content) = store.content(&format!("_delta_log/{version:020}.json")) else { break };
-        let text = std::str::from_utf8(&content).unwrap();
-        let actions: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let made = actions.iter().find_map(|action| action["commitInfo"]["timestamp"].as_i64()).unwrap();
-        // The version before was the newest until then.
-        if made >= oldest {
+    for actions in log_of(store) {
+        let made = actions.iter().find_map(|action| action["commitInfo"]["timestamp"].as_i64());
+        // The version before was the newest until then. A checkpoint has no such time, and is older than an hour if the log begins with it.
+        if made.is_some_and(|made| made >= oldest) {
             of_the_hour.extend(named.iter().cloned());
         }
         let paths = |kind: &str| {

@@ -1,0 +1,164 @@
+//! A database and a copy of its folder, which both archive to the same place.
+
+use crate::archive::{all, both, filled, numbers, state_of, values};
+use crate::world::{HOUR, World, at, check_files, log_of, random, reading, seeds};
+use ebbtide::buckets::{FieldType, Schema, adapt};
+use ebbtide::fs::sim::Variant;
+use ebbtide::ttl::Precision;
+use ebbtide::{ArchivePart, ArchivePlaces, ArchiveRead, CollectionChange, Database, ScanRequest};
+use ebbtide_lake::sim::{SimLake, SimStore};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// The values in the newest version of an archive.
+fn in_archive(store: &SimStore) -> Vec<i64> {
+    let Some(newest) = log_of(store).len().checked_sub(1) else { return Vec::new() };
+    let schema = Arc::new(Schema {
+        time: "t".to_owned(),
+        meta: None,
+        meta_type: None,
+        precision: Precision::Ms,
+        fields: vec![("v".to_owned(), FieldType::Int64)],
+    });
+    let read = ArchiveRead {
+        schema: schema.clone(),
+        times: (i64::MIN, i64::MAX),
+        metas: Vec::new(),
+        part: ArchivePart::ALL,
+        fetched: Arc::default(),
+    };
+    let place = SimLake::new(&store.quiet()).open("").unwrap();
+    let files = place.files(newest as u64).unwrap();
+    let batches = files.iter().flat_map(|file| place.read(file, &read).unwrap());
+    batches.flat_map(|batch| values(&adapt(&batch.unwrap(), &schema).unwrap())).collect()
+}
+
+/// The values that a database stores, expired or not.
+fn stored(db: &Database) -> Vec<i64> {
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    let visible = snapshot.scan(&ScanRequest::default()).unwrap();
+    let expired = snapshot.unarchived(&ScanRequest::default()).unwrap();
+    let units = visible.iter().chain(expired.iter().map(|expired| &expired.unit));
+    units.flat_map(|unit| unit.read().unwrap()).flat_map(|batch| values(&batch.unwrap())).collect()
+}
+
+fn is_set(values: &[i64]) -> bool {
+    values.iter().collect::<BTreeSet<_>>().len() == values.len()
+}
+
+#[test]
+fn a_database_and_a_copy_of_its_folder_archive_each_measurement_once_in_random_runs() {
+    let (mut of_the_copy, mut refused) = (0, 0);
+    for seed in seeds(200, 4) {
+        let world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
+        let mut next = random(seed);
+        let db = filled(&world);
+        // It has archived nothing, or something, before it is copied.
+        if next(2) == 0 {
+            world.clock.set(at(HOUR + next(4000)));
+            db.sweep().unwrap();
+        }
+        let copy = world.on(world.fs.fork());
+        let beside = copy.open();
+        let mut sides = [(world, db), (copy, beside)];
+        let mut inserted: BTreeSet<i64> = (0..30).collect();
+        for round in 1..10 {
+            let side = usize::try_from(next(2)).unwrap();
+            let (world, db) = &mut sides[side];
+            world.clock.set(at(HOUR + 4000 + round * 700));
+            match next(6) {
+                0 => {
+                    let fs = world.fs.crash(Variant::V0, seed);
+                    *world = world.on(fs);
+                    *db = world.open();
+                }
+                1 => {
+                    let late = i64::try_from(inserted.len() + 100 * side).unwrap();
+                    inserted.insert(late);
+                    db.collection("weather").unwrap().insert_documents(&[reading(next(9000), late)]).unwrap();
+                }
+                2 => drop(db.adopt_archive("weather")),
+                3 => drop(db.compact(Some("weather"))),
+                4 => world.store.advance(next(3) * HOUR * 1000),
+                _ => {}
+            }
+            db.sweep().unwrap();
+            if let Ok((here, expired)) = both(db) {
+                assert!(is_set(&[here, expired].concat()), "seed {seed}, round {round}");
+            }
+            assert!(is_set(&in_archive(&world.store)), "seed {seed}, round {round}");
+            check_files(&world.store, &format!("seed {seed}, round {round}"));
+        }
+        let store = sides[0].0.store.clone();
+        store.fail_one_in(0);
+        store.settle();
+        let mut left = Vec::new();
+        for (world, db) in &mut sides {
+            world.clock.set(at(5 * HOUR));
+            let fs = world.fs.crash(Variant::V0, seed);
+            *world = world.on(fs);
+            *db = world.open();
+            let report = db.sweep().unwrap();
+            refused += u32::from(report.counts.failed_rules > 0);
+            assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+            left.push(stored(db));
+        }
+        let archived = in_archive(&store);
+        assert!(is_set(&archived), "seed {seed}");
+        let found: BTreeSet<i64> = left.iter().flatten().chain(&archived).copied().collect();
+        assert_eq!(found, inserted, "seed {seed}");
+        assert!(left.iter().any(Vec::is_empty), "seed {seed}: {left:?}");
+        of_the_copy += u32::from(left[1].is_empty());
+    }
+    assert!(seeds(200, 4).count() < 50 || (of_the_copy > 0 && refused > 0), "{of_the_copy} {refused}");
+}
+
+#[test]
+fn a_copy_that_was_made_while_the_place_was_claimed_for_the_first_time_moves_nothing_twice() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled(&world);
+    world.clock.set(at(2 * HOUR));
+    let copied = Arc::new(Mutex::new(None));
+    let (fs, to) = (world.fs.clone(), copied.clone());
+    world.store.after_put(".json", move || *to.lock().unwrap() = Some(fs.fork()));
+    db.sweep().unwrap();
+    assert_eq!(in_archive(&world.store).len(), 30);
+    let copy = world.on(copied.lock().unwrap().take().unwrap());
+    let beside = copy.open();
+    for _ in 0..2 {
+        assert_eq!(beside.sweep().unwrap().counts.failed_rules, 1);
+        assert!(state_of(&beside).contains("they would be there twice"), "{}", state_of(&beside));
+        assert_eq!(all(&beside), numbers(0..30));
+        assert!(beside.adopt_archive("weather").is_err());
+    }
+    assert_eq!((all(&db), in_archive(&world.store).len()), (numbers(0..30), 30));
+}
+
+#[test]
+fn an_archive_that_returns_to_a_place_continues_there() {
+    let world = World::new(SimStore::new(1, 0));
+    let mut db = filled(&world);
+    let into = |db: &Database, url: &str| {
+        let change = CollectionChange { expire_into: Some(Some(url.to_owned())), ..CollectionChange::default() };
+        db.modify_collection("weather", &change, None).unwrap();
+    };
+    let (place, other) = ("s3://sim/archive", "s3://sim/other");
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    for (round, url) in [other, place, other, place].into_iter().enumerate() {
+        into(&db, url);
+        let late = 30 + i64::try_from(round).unwrap();
+        db.collection("weather").unwrap().insert_documents(&[reading(round as i64, late)]).unwrap();
+        if round % 2 == 0 {
+            drop(db);
+            db = world.open();
+        }
+        assert_eq!(db.sweep().unwrap().counts.failed_rules, 0, "{}", state_of(&db));
+        assert!(all(&db).contains(&late));
+    }
+    let expected: Vec<i64> = (0..30).chain([31, 33]).collect();
+    assert_eq!(all(&db), expected);
+    into(&db, other);
+    assert_eq!(all(&db), [30, 32]);
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
