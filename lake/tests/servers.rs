@@ -405,11 +405,15 @@ fn on_a_server() {
     let db = open(folder.path(), &clock);
     let filled = fill(&db, &clock, &archive);
     assert_eq!(archived(&db), filled);
-    let readings: Vec<Value> = (0..100)
-        .map(|v| Value::Object(vec![("t".into(), Value::Date(at(10 * HOUR + v))), ("v".into(), Value::Int(v))]))
-        .collect();
+    let readings = |sensor: &str| {
+        // Not every program knows objects that are null.
+        let name = Value::Object(vec![("name".into(), Value::from("roof"))]);
+        let members = |v: i64| [("t", Value::Date(at(10 * HOUR + v))), ("v", Value::Int(v)), (sensor, name.clone())];
+        let reading = |v| Value::Object(members(v).map(|(name, value)| (name.into(), value)).to_vec());
+        (0..100).map(reading).collect::<Vec<_>>()
+    };
     let c = db.collection("weather").unwrap();
-    c.insert_documents(&readings).unwrap();
+    c.insert_documents(&readings("sensor")).unwrap();
     clock.set(at(10 * HOUR));
     let made = db.publish("weather", &table, 60).unwrap();
     assert_eq!((made.version, made.measurements), (0, 100));
@@ -419,6 +423,11 @@ fn on_a_server() {
     if let Some(mut readers) = Readers::start() {
         assert_eq!(readers.check(&table, &visible(&db, made.hides_before)), "ok");
     }
+    let refused = |db: &Database| {
+        let snapshot = db.snapshot().collection("weather").unwrap();
+        [&archive, &table].map(|url| snapshot.archive_place(url).unwrap().refused()).into_iter().sum::<u64>()
+    };
+    let refused_before = refused(&db);
     drop((c, db));
 
     let db = open(folder.path(), &clock);
@@ -440,14 +449,16 @@ fn on_a_server() {
     // Versions that are there are not made again.
     let other = tempfile::tempdir().unwrap();
     let other = open(other.path(), &clock);
-    let options = CollectionOptions::new("t").expire_after_seconds(HOUR).expire_into(&archive);
+    let options = CollectionOptions::new("t").meta_field("place").expire_after_seconds(HOUR).expire_into(&archive);
     let c = other.create_collection("weather", options).unwrap();
-    c.insert_documents(&readings).unwrap();
+    c.insert_documents(&readings("place")).unwrap();
     assert!(other.publish("weather", &table, 60).is_err());
     clock.set(at(20 * HOUR));
     assert_eq!(other.sweep().unwrap().counts.failed_rules, 1);
     let told = c.snapshot().unwrap().rule_infos().unwrap()[0].state.clone();
     assert!(told.contains("the archive of another database"), "{told}");
+    // Past what the harness captures.
+    writeln!(std::io::stdout(), "{} requests were refused", refused_before + refused(&db)).unwrap();
     copies_on_a_server(folder.path(), &clock, &db, &format!("{url}/copy"));
     assert!(files_with(folder.path(), secret.as_bytes()).is_empty());
     assert!(objects_with(&url, secret.as_bytes()).is_empty());
@@ -566,35 +577,39 @@ fn with_a_refused_key() {
     assert!(files_with(folder.path(), secret.as_bytes()).is_empty());
 }
 
-/// Runs the test above in the environment of a server.
-fn run_on(server: &StoreServer) {
+const NONE_REFUSED: &str = "0 requests were refused";
+
+/// Runs the test above with a server; what it says of refused requests.
+fn run_on(server: &StoreServer) -> String {
     let (told, failed) = server.run_test("on_a_server");
     assert!(told.contains(" TRACE ") && told.contains(" DEBUG "), "{} bytes of logs", told.len());
     assert!([server.secret, KEY_ID].iter().all(|key| !told.contains(key) && !failed.contains(key)));
+    let line = told.lines().find(|line| line.ends_with(" requests were refused"));
+    line.unwrap().to_owned()
 }
 
 #[test]
 fn an_archive_and_a_table_on_an_s3_server_are_read_back() {
     let Some(python) = python_with("moto.server") else { return };
-    run_on(&s3(&python, MOTO));
+    assert_eq!(run_on(&s3(&python, MOTO)), NONE_REFUSED);
 }
 
 #[test]
 fn requests_that_a_server_refuses_because_there_are_too_many_are_repeated() {
     let Some(python) = python_with("moto.server") else { return };
-    run_on(&s3(&python, BUSY_MOTO));
+    assert_ne!(run_on(&s3(&python, BUSY_MOTO)), NONE_REFUSED);
 }
 
 #[test]
 fn an_archive_and_a_table_on_another_s3_server_are_read_back() {
     let Some(python) = python_with("ministack") else { return };
-    run_on(&s3(&python, MINISTACK));
+    assert_eq!(run_on(&s3(&python, MINISTACK)), NONE_REFUSED);
 }
 
 #[test]
 fn an_archive_and_a_table_on_an_azure_server_are_read_back() {
     let Some(server) = azure() else { return };
-    run_on(&server);
+    assert_eq!(run_on(&server), NONE_REFUSED);
 
     let wrong = "d3Jvbmcga2V5LCBidXQgb2YgdGhlIGxlbmd0aCB0aGF0IGtleXMgaGF2ZSBoZXJlLCB3aGljaCBpcyA2NCE=";
     let output = Command::new(std::env::current_exe().unwrap())
