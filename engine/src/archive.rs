@@ -102,6 +102,12 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// If the owner is another, or the place cannot be reached: the commit may have been made all the same.
     fn commit(&self, owner: ArchiveNumber, file: &ArchiveFile) -> Result<u64, SinkError>;
 
+    /// What became of a commit of one of the owners in `known`.
+    ///
+    /// # Errors
+    /// The place cannot be reached, or its log is damaged.
+    fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> Result<ArchiveOutcome, SinkError>;
+
     /// Removes files from the table, which stay in the store for those who read an older version; returns the version without them.
     ///
     /// # Errors
@@ -151,7 +157,7 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// The table is that of another database or collection; the place cannot be reached.
     fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError>;
 
-    /// How many requests the store has refused so far because there were too many. They were repeated. Zero if the store does not tell.
+    /// How many requests the store has refused so far (429, 503). They were repeated. Zero if the store does not tell.
     fn refused(&self) -> u64 {
         0
     }
@@ -200,6 +206,17 @@ pub struct ArchiveClaimed {
     pub version: u64,
     /// Whether the commit that was asked for was made before. If not, it never will be.
     pub is_committed: bool,
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArchiveOutcome {
+    /// It was made with this version.
+    Made(u64),
+    /// It was not made and never will be: another owner has claimed the place since.
+    Never,
+    /// It may still be made, or it is not known with which version it was.
+    Unknown,
 }
 
 /// The file of a commit.
@@ -382,6 +399,12 @@ impl ArchiveSlot {
 
     fn set(&self, url: &str, change: impl FnOnce(&mut Status)) {
         change(self.status.lock().entry(url.to_owned()).or_default());
+    }
+
+    /// Forgets that places are owned, but for those that the collection has: they are claimed again if it returns.
+    fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        let mut all = self.status.lock();
+        all.iter_mut().filter(|(url, _)| !is_there(url)).for_each(|(_, status)| status.owner = None);
     }
 }
 

@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What is said of a place that is throttled.
-const THROTTLED: &str = "its store refuses requests because there are too many (429, 503); they are repeated";
+const THROTTLED: &str = "its store refuses requests (429, 503), and they are repeated";
+/// For how many seconds after the last refusal a place is said to be throttled: attempts without a refusal lie in between.
+const THROTTLED_FOR: i64 = 600;
 
 /// An archive, a published table or a copy that could not be written to when it was tried last, or was throttled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub struct FailingPlace {
     pub since: Timestamp,
     /// The error of the last attempt; numbers in it may be those of an earlier one.
     pub error: String,
-    /// Whether the last attempt has succeeded, after requests that the store refused because there were too many (429, 503).
+    /// Whether writing succeeds, but in the last ten minutes only after requests that the store refused (429, 503).
     pub throttled: bool,
 }
 
@@ -35,13 +37,13 @@ pub struct FailingPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt<'a> {
     Succeeded,
-    /// It has succeeded after requests that were refused because there were too many.
+    /// It has succeeded after requests that were refused.
     Throttled,
     Failed(&'a str),
 }
 
 impl<'a> Attempt<'a> {
-    /// `refused`: how many requests the store had refused before and after the attempt because there were too many.
+    /// `refused`: how many requests the store had refused before and after the attempt.
     pub(crate) fn of(failed: Option<&'a str>, (before, after): (u64, u64)) -> Attempt<'a> {
         match failed {
             Some(error) => Attempt::Failed(error),
@@ -56,28 +58,38 @@ impl<'a> Attempt<'a> {
 pub(crate) struct Failure {
     since: Timestamp,
     error: String,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    throttled: bool,
+    /// When requests were refused last, to the minute, if the place is throttled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    throttled: Option<Timestamp>,
 }
 
 impl Failure {
-    /// What is known after an attempt; `None` after one that succeeded.
+    /// What is known after an attempt; `None` if the place neither fails nor is throttled.
     pub(crate) fn after(before: Option<&Failure>, attempt: Attempt<'_>, now: Timestamp) -> Option<Failure> {
         // A duration in an error does not make it another one.
         let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
-        let (error, throttled) = match attempt {
-            Attempt::Succeeded => return None,
-            Attempt::Throttled => (THROTTLED, true),
-            Attempt::Failed(error) => (error, false),
-        };
-        Some(match before.filter(|before| before.throttled == throttled) {
-            Some(before) if plain(&before.error) == plain(error) => before.clone(),
-            before => Failure { since: before.map_or(now, |before| before.since), error: error.to_owned(), throttled },
-        })
+        let throttled = before.and_then(|before| Some((before, before.throttled?)));
+        let is_within = |last: Timestamp, seconds: i64| last <= now && now < last.plus_seconds(seconds);
+        match (attempt, throttled) {
+            (Attempt::Succeeded, Some((before, last))) if is_within(last, THROTTLED_FOR) => Some(before.clone()),
+            (Attempt::Succeeded, _) => None,
+            (Attempt::Throttled, Some((before, last))) if is_within(last, 60) => Some(before.clone()),
+            (Attempt::Throttled, throttled) => {
+                let since = throttled.map_or(now, |(before, _)| before.since);
+                Some(Failure { since, error: THROTTLED.to_owned(), throttled: Some(now) })
+            }
+            (Attempt::Failed(error), _) => Some(match before.filter(|before| before.throttled.is_none()) {
+                Some(before) if plain(&before.error) == plain(error) => before.clone(),
+                before => {
+                    let since = before.map_or(now, |before| before.since);
+                    Failure { since, error: error.to_owned(), throttled: None }
+                }
+            }),
+        }
     }
 
     pub(crate) fn of(self, what: String, url: String) -> FailingPlace {
-        FailingPlace { what, url, since: self.since, error: self.error, throttled: self.throttled }
+        FailingPlace { what, url, since: self.since, error: self.error, throttled: self.throttled.is_some() }
     }
 }
 

@@ -88,8 +88,9 @@ mod verify;
 mod wal;
 
 pub use crate::archive::{
-    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveInfo, ArchiveNumber, ArchivePart, ArchivePlace,
-    ArchivePlaces, ArchiveRead, ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan, ArchivedUnit,
+    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveInfo, ArchiveNumber, ArchiveOutcome, ArchivePart,
+    ArchivePlace, ArchivePlaces, ArchiveRead, ArchivedBatches, ArchivedBounds, ArchivedFile, ArchivedScan,
+    ArchivedUnit,
 };
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;

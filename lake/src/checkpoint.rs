@@ -1,6 +1,7 @@
 //! Checkpoints: all that the log says up to a version, in one Parquet file, so that a reader need not read every version.
 //!
-//! They are for speed alone. One that cannot be read or written is left out, and the versions themselves are read.
+//! One that cannot be written is left out. Of a published table the entries before a checkpoint are removed once it is an hour old and
+//! can be read; until then, and of archives always, one that cannot be read is left out, and the versions themselves are read.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};

@@ -1,13 +1,14 @@
 //! The log of a Delta Lake table, as far as Ebbtide writes it.
 //!
 //! Version `n` is the object `_delta_log/<n, 20 digits>.json`: lines of JSON, each one action. It is made by a put that fails if it
-//! is there, so that each version has one writer. The log never has holes, so the newest version is found by asking for the next.
+//! is there, so that each version has one writer. The log has no holes, so the newest version is found by asking for the next, from a
+//! checkpoint on if the entries before it were removed.
 
 use crate::file::hex;
 use chrono::{DateTime, SecondsFormat};
 use ebbtide::buckets::{Schema, SegmentMeta};
 use ebbtide::ttl::{Precision, Timestamp, Value as Known};
-use ebbtide::{ArchiveFile, ArchiveNumber, ArchivedBounds, ArchivedFile};
+use ebbtide::{ArchiveFile, ArchiveNumber, ArchiveOutcome, ArchivedBounds, ArchivedFile};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 
@@ -56,10 +57,10 @@ pub(crate) struct Log {
     removed: BTreeMap<String, (u64, i64)>,
     /// The checkpoints of a published table that this process has read or written, from the oldest on.
     pub(crate) checkpoints: Vec<Checkpoint>,
-    /// When the first version was made, if that was read; in milliseconds since 1970.
+    /// When the first entry that was read was made; in milliseconds since 1970.
     pub(crate) first_at: Option<i64>,
-    /// The entries before this version were removed from the store by this process.
-    pub(crate) begins_at: Option<u64>,
+    /// The CRC-32 of the newest entry, unless the log was read from a checkpoint alone.
+    pub(crate) newest: Option<u32>,
 }
 
 /// Who may add to the table.
@@ -131,7 +132,22 @@ impl Log {
         let version = self.next;
         self.apply_all(version, content).map_err(|what| format!("{} is damaged: {what}", name_of(version)))?;
         self.next += 1;
+        self.newest = Some(crc32fast::hash(content));
         Ok(())
+    }
+
+    /// What became of a commit of one of the owners in `known`.
+    pub(crate) fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> ArchiveOutcome {
+        let number = hex(&commit);
+        let file = self.files.values().find(|entry| entry.file.name.starts_with(&number));
+        let is_owned_by_other =
+            self.owner.as_ref().is_some_and(|owner| !known.iter().any(|known| hex(known) == owner.number));
+        match file {
+            Some(entry) => ArchiveOutcome::Made(entry.added),
+            // Its number of a version is that of the claim, or one before.
+            None if is_owned_by_other && !self.has_commit(commit) => ArchiveOutcome::Never,
+            None => ArchiveOutcome::Unknown,
+        }
     }
 
     /// What a checkpoint of a version says.

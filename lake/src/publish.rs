@@ -23,6 +23,9 @@ const SEGMENT: &str = "ebbtide.segment";
 /// The tag with the rows of the segment that are in the file, if these are not all.
 const ROWS: &str = "ebbtide.rows";
 
+/// For how long entries of the log and files stay that are no longer needed, for programs that remove them too.
+const RETENTION: &str = "interval 1 hours";
+
 /// The property of the table with the instant up to which it hides what expires.
 const HIDES_BEFORE: &str = "ebbtide.hides.before";
 
@@ -129,6 +132,7 @@ pub(crate) fn version_of(
     };
     metadata["schemaString"] = json!(schema);
     metadata["configuration"] = json!({"delta.enableDeletionVectors": "true",
+        "delta.logRetentionDuration": RETENTION, "delta.deletedFileRetentionDuration": RETENTION,
         MADE_AT: Timestamp::from_millis(now).to_string(), HIDES_BEFORE: content.hides_before.to_string()});
     actions.push(json!({"metaData": metadata}));
     actions.extend(changes);

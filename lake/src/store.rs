@@ -61,7 +61,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As for [`Store::get`].
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
-    /// How many requests the store has refused because there were too many. They were repeated.
+    /// How many requests the store has refused so far (429, 503). They were repeated.
     fn refused(&self) -> u64 {
         0
     }

@@ -12,16 +12,18 @@ use crate::store::{Store, StoreError};
 use bytes::Bytes;
 use ebbtide::buckets::{EncodedSegment, ReadAt, Schema};
 use ebbtide::{
-    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveNumber, ArchivePlace, ArchiveRead,
-    ArchivedBatches, ArchivedFile, Publication, PublishedVersion, SinkError,
+    ArchiveClaim, ArchiveClaimed, ArchiveFetched, ArchiveFile, ArchiveNumber, ArchiveOutcome, ArchivePlace,
+    ArchiveRead, ArchivedBatches, ArchivedFile, Publication, PublishedVersion, SinkError,
 };
 use parking_lot::Mutex;
+use published::Unneeded;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A file that no version names is removed once it is this old, in milliseconds: before that it may be part of a commit that is being
-/// made. As long stays a file that was removed from the table, for those who read an older version.
+/// made. As long stays a file that was removed from the table, for those who read an older version, and an entry of the log before a
+/// checkpoint of a published table.
 const UNNAMED_FOR: i64 = 3_600_000;
 /// For how long checkpoints name files that were removed from the table, in milliseconds: 7 days, as is usual for these tables.
 const REMOVED_FOR: i64 = 7 * 24 * 3_600_000;
@@ -32,7 +34,7 @@ pub struct Table {
     url: String,
     store: Arc<dyn Store>,
     cache: Arc<FileCache>,
-    /// What is known of the log, which only grows.
+    /// What is known of the log.
     log: Mutex<Log>,
     /// How many files were written for published versions.
     written: AtomicU64,
@@ -42,6 +44,8 @@ pub struct Table {
     views: Mutex<HashMap<String, String>>,
     /// Files that were removed from the table and are removed from the store too.
     cleaned: Mutex<HashSet<String>>,
+    /// Entries of the log of a published table that are to be removed.
+    unneeded: Mutex<Unneeded>,
 }
 
 impl Table {
@@ -53,6 +57,7 @@ impl Table {
             cache,
             log: Mutex::default(),
             cleaned: Mutex::default(),
+            unneeded: Mutex::default(),
             written: AtomicU64::new(0),
             may_arrive: AtomicBool::new(false),
             views: Mutex::default(),
@@ -97,7 +102,11 @@ impl Table {
         }
         match self.store.get(&name_of(0))? {
             Some(_) => Ok(()),
-            None => Err(self.error("the beginning of its log was removed, and no checkpoint can be read").into()),
+            None => Err(self
+                .error(
+                    "the old entries of its log were removed, and no checkpoint can be read: PUBLISH to another place",
+                )
+                .into()),
         }
     }
 
@@ -123,7 +132,12 @@ impl Table {
         let actions = log.checkpoint(made_at.saturating_sub(REMOVED_FOR));
         let written = checkpoint::encode(&actions).and_then(|content| {
             self.store.put(&checkpoint::name_of(version), content)?;
-            Ok(self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?)
+            let named = self.store.get(checkpoint::LAST)?.and_then(|pointer| checkpoint::version_of(&pointer));
+            // It never names an older one than before.
+            if named.is_none_or(|named| named < version) {
+                self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?;
+            }
+            Ok(())
         });
         match written {
             Ok(()) => log.checkpoints.push(Checkpoint { version, made_at }),
@@ -180,6 +194,9 @@ impl Table {
             )),
             Some(_) => match log.rows_after(claim.version, claim.commit) {
                 0 => Ok(()),
+                rows if claim.version.is_none() => Err(self.error(&format!(
+                    "the archive has {rows} measurements that may be stored here too: they would be there twice. Name a new place"
+                ))),
                 rows => Err(self.error(&format!(
                     "a copy of this database has archived {rows} measurements that may be stored here too: they would be \
                      there twice. Name a new place for this copy"
@@ -241,6 +258,12 @@ impl ArchivePlace for Table {
         }
     }
 
+    fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> Result<ArchiveOutcome, SinkError> {
+        let mut log = self.log.lock();
+        self.refresh(&mut log, None)?;
+        Ok(log.outcome(known, commit))
+    }
+
     fn retire(&self, owner: ArchiveNumber, files: &[String]) -> Result<u64, SinkError> {
         let mut log = self.log.lock();
         loop {
@@ -300,11 +323,11 @@ impl ArchivePlace for Table {
         // A version is made even if it says the same as the one before, so that an earlier request for its number has no effect any more.
         let is_needed = self.may_arrive.load(Ordering::Relaxed);
         let (made, is_new_owner) = loop {
-            self.refresh_published(&mut log)?;
+            self.refresh_newest(&mut log)?;
             let is_new_owner = self.check_publisher(&log, content)?;
             let next = version_of(&log, content, self.store.as_ref(), &mut uploads, is_needed)?;
             let Some(actions) = next.actions else { break (next.version, is_new_owner) };
-            if self.put_published(&mut log, &actions)? {
+            if self.put_published(&mut log, &actions, content.may_vacuum)? {
                 break (next.version, is_new_owner);
             }
         };
@@ -312,7 +335,7 @@ impl ArchivePlace for Table {
         self.put_views(content)?;
         if content.may_vacuum {
             self.clean(made.version)?;
-            self.clean_log(&mut self.log.lock())?;
+            self.clean_log();
             if is_new_owner {
                 // What a version that never came about has left.
                 self.vacuum()?;
@@ -323,7 +346,7 @@ impl ArchivePlace for Table {
 
     fn published(&self, identity: [u8; 16], collection: u64) -> Result<Option<PublishedVersion>, SinkError> {
         let mut log = self.log.lock();
-        self.refresh_published(&mut log)?;
+        self.refresh_newest(&mut log)?;
         match &log.owner {
             Some(owner) if owner.of == published_by(&identity, collection) => Ok(newest(&log)),
             None if log.next == 0 => Ok(None),
@@ -339,7 +362,7 @@ impl ArchivePlace for Table {
         // The log is read after the listing: what is committed in between is named.
         let listed = self.store.list("")?;
         let mut log = self.log.lock();
-        self.refresh(&mut log, None)?;
+        self.refresh_newest(&mut log)?;
         let oldest = self.store.now().saturating_sub(UNNAMED_FOR);
         let is_file = |name: &str| {
             let number = name.strip_suffix(".parquet").and_then(|name| name.get(..32)).unwrap_or_default();

@@ -298,7 +298,7 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
 }
 
 #[test]
-fn other_programs_read_a_table_of_whose_log_the_beginning_was_removed() {
+fn other_programs_read_a_table_whose_old_log_entries_were_removed() {
     let store = SimStore::new(1, 0);
     let clock = VirtualClock::new(at(0));
     let folder = tempfile::tempdir().unwrap();

@@ -46,9 +46,11 @@ impl IndexArchives {
 
     /// Keeps what is known of the place that the collection leaves; returns what is known of its new one.
     pub(crate) fn moved(&mut self, left: Option<String>, record: &ArchiveRecord, url: Option<&str>) -> ArchiveRecord {
-        if let Some(left) = left
-            && *record != ArchiveRecord::default()
-        {
+        // Earlier programs kept the owners without the place.
+        let Some(left) = left else {
+            return url.and_then(|url| self.records.remove(url)).unwrap_or_else(|| record.without_intent());
+        };
+        if *record != ArchiveRecord::default() {
             self.records.insert(left, record.without_intent());
         }
         url.and_then(|url| self.records.remove(url)).unwrap_or_default()

@@ -2,8 +2,8 @@
 
 use super::of_collection::Archive;
 use super::{
-    ArchiveClaim, ArchiveFile, ArchiveNumber, ArchivePart, ArchivePlace, ArchiveRead, ArchiveRecord, ArchiveSlot,
-    ArchivedFile, Intent,
+    ArchiveClaim, ArchiveFile, ArchiveNumber, ArchiveOutcome, ArchivePart, ArchivePlace, ArchiveRead, ArchiveRecord,
+    ArchiveSlot, ArchivedFile, Intent,
 };
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -270,7 +270,13 @@ impl Mover<'_> {
             commit: before.intent.as_ref().map(|intent| intent.number),
             adopts,
         };
-        let claimed = place.claim(&claim).map_err(there)?;
+        let claimed = match place.claim(&claim) {
+            Ok(claimed) => claimed,
+            Err(refused) => {
+                self.settle(place, &claim.known, dropped)?;
+                return Err(there(refused));
+            }
+        };
         let _moving = self.slot.moving.lock();
         let archive = ArchiveRecord { owners: vec![owner], version: Some(claimed.version), intent: None };
         match before.intent.as_ref() {
@@ -288,6 +294,24 @@ impl Mover<'_> {
         self.slot.set(self.url, |status| {
             (status.owner, status.sent, status.claiming) = (Some(owner), None, None);
         });
+        Ok(())
+    }
+
+    /// Settles what is being moved if another owner has claimed the place since: nothing may stay in doubt for ever.
+    fn settle(&self, place: &dyn ArchivePlace, known: &[ArchiveNumber], dropped: &mut Visit) -> Result<(), Stopped> {
+        let _moving = self.slot.moving.lock();
+        let record = self.record_in(&*self.present()?)?.clone();
+        let Some(intent) = &record.intent else { return Ok(()) };
+        match place.outcome(known, intent.number) {
+            Ok(ArchiveOutcome::Made(version)) => {
+                let archive = ArchiveRecord { version: Some(version), ..record.without_intent() };
+                dropped.add(&self.drop_moved(intent, archive)?);
+            }
+            Ok(ArchiveOutcome::Never) => self.take_back(place)?,
+            // The next pass asks again.
+            Ok(ArchiveOutcome::Unknown) | Err(_) => return Ok(()),
+        }
+        self.slot.set(self.url, |status| status.sent = None);
         Ok(())
     }
 
@@ -313,12 +337,14 @@ impl Mover<'_> {
             let _maintenance = self.engine.maintenance.lock();
             let present = self.present()?;
             let owner = self.slot.of(self.url).owner;
+            // The collection may have left the place meanwhile and returned.
+            let Some(owner) = owner else { return Ok(false) };
             if !self.is_unchanged((&collection, &present), &buckets)? {
                 return Ok(false);
             }
             let archive = ArchiveRecord { intent: Some(intent.clone()), ..self.record_in(&present)?.clone() };
             self.engine.commit(vec![present.set_archive(self.url, archive)])?;
-            owner.ok_or_else(|| Error::internal("what moves has claimed the place"))?
+            owner
         };
         place.upload(&file).map_err(there)?;
         let _moving = self.slot.moving.lock();

@@ -35,6 +35,11 @@ impl CollectionState {
         own.into_iter().chain(of_indexes)
     }
 
+    /// Forgets that it owns places that it has left.
+    pub(crate) fn leave_places(&self) {
+        self.archiving.retain(|url| self.archive_at(url).is_some());
+    }
+
     pub(crate) fn archive_at(&self, url: &str) -> Option<Archive<'_>> {
         self.archives().find(|archive| archive.url == url)
     }

@@ -15,7 +15,7 @@ pub trait CopyStore: fmt::Debug + Send + Sync {
         1
     }
 
-    /// How many requests the store has refused so far because there were too many. They were repeated. Zero if the store does not tell.
+    /// How many requests the store has refused so far (429, 503). They were repeated. Zero if the store does not tell.
     fn refused(&self) -> u64 {
         0
     }

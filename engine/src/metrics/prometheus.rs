@@ -118,8 +118,7 @@ fn failing(page: &mut Page, engine: &Engine) {
     for place in failing {
         page.sample("place_failing", &[("what", &place.what), ("url", &place.url)], 1);
     }
-    let help =
-        "1 for one whose store refused requests when it was written to last, since there were too many (429, 503).";
+    let help = "1 for an archive, a published table or a copy whose store refused requests (429, 503) in the last ten minutes.";
     page.family("place_throttled", "gauge", help);
     for place in throttled {
         page.sample("place_throttled", &[("what", &place.what), ("url", &place.url)], 1);

@@ -195,6 +195,7 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     let mut status = slot.status.lock();
     if let Ok(version) = &made {
         status.last = Some(version.clone());
+        status.has_published = true;
     }
     status.failed = failed;
     drop(status);
@@ -248,13 +249,14 @@ fn make(engine: &Engine, collection: &CollectionState, adopts: bool) -> Result<P
     place.publish(&content).map_err(failed)
 }
 
-/// The number of this process, which is durable before the table has it. Who takes a table over gets another one: a copy of the folder
-/// may know the number from before.
+/// The number of this process, which is durable before the table has it. Who may be taking a table over gets another one, if versions
+/// were made under the present one: a copy of the folder may know that.
 fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord, adopts: bool) -> Result<OwnerNumber> {
-    let known = collection.publishing.status.lock().owner.filter(|owner| record.owners.contains(owner));
-    if let Some(owner) = known
-        && !adopts
-    {
+    let known = {
+        let status = collection.publishing.status.lock();
+        status.owner.filter(|owner| record.owners.contains(owner) && !(adopts && status.has_published))
+    };
+    if let Some(owner) = known {
         return Ok(owner);
     }
     let owner = crate::identity::new_identity(engine.clock.as_ref(), &engine.dir);
@@ -263,7 +265,8 @@ fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord
     record.owners = record.owners.iter().rev().take(OWNERS_KEPT).rev().copied().chain([owner]).collect();
     let _maintenance = engine.maintenance.lock();
     engine.commit(vec![Op::SetPublication { collection: collection.id, publication: Some(record) }])?;
-    collection.publishing.status.lock().owner = Some(owner);
+    let mut status = collection.publishing.status.lock();
+    (status.owner, status.has_published) = (Some(owner), false);
     Ok(owner)
 }
 

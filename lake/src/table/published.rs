@@ -1,7 +1,9 @@
 //! The log of a published table: versions are added, and old ones leave the store.
 //!
-//! The entries before a checkpoint that is older than an hour are removed, so that what has expired is not named for longer. A process
-//! that knows the log only up to an entry that was removed since must not continue there: a number that is free again is not the next one.
+//! The entries before a checkpoint that is older than an hour are removed, the oldest first, so that what has expired is not named for
+//! longer. A process that knows the log only up to an entry that was removed since must not continue there: a number that is free again
+//! is not the next one. So what is known of the log counts only while its newest entry is there, and a version only if the entry before
+//! it is there after it was made.
 
 use super::{Table, UNNAMED_FOR};
 use crate::checkpoint;
@@ -12,27 +14,59 @@ use crate::store::StoreError;
 use crate::views::views;
 use bytes::Bytes;
 use ebbtide::{Publication, SinkError};
+use std::collections::VecDeque;
+
+/// How many entries of a log are removed with one version at most: the next one is not to wait for long.
+const REMOVED_AT_ONCE: usize = 100;
+
+/// Entries of the log that are to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Unneeded {
+    /// Those before this version.
+    before: u64,
+    /// Their names, in the order in which they go.
+    names: VecDeque<String>,
+}
 
 impl Table {
-    /// Reads versions that are not known yet, up to the newest.
-    pub(super) fn refresh_published(&self, log: &mut Log) -> Result<(), SinkError> {
-        if log.next > 0 && self.store.get(&name_of(log.next - 1))?.is_none() {
-            *log = Log::default();
+    /// Reads versions that are not known yet, up to the newest. What was known before is forgotten if its newest entry was removed.
+    pub(super) fn refresh_newest(&self, log: &mut Log) -> Result<(), SinkError> {
+        loop {
+            self.refresh(log, None)?;
+            match log.next.checked_sub(1) {
+                Some(newest) if !self.is_there(newest, log.newest)? => *log = Log::default(),
+                _ => return Ok(()),
+            }
         }
-        self.refresh(log, None)
+    }
+
+    /// Whether the entry of a version is there, and is the one with this CRC-32.
+    fn is_there(&self, version: u64, crc: Option<u32>) -> Result<bool, StoreError> {
+        let found = self.store.get(&name_of(version))?;
+        Ok(found.is_some_and(|found| crc.is_none_or(|crc| crc == crc32fast::hash(&found))))
+    }
+
+    /// Whether a version that was made follows the one before, whose entry has this CRC-32, and no checkpoint is as new.
+    fn is_next(&self, version: u64, before: Option<u32>) -> Result<bool, StoreError> {
+        let pointer = self.store.get(checkpoint::LAST)?;
+        if pointer.and_then(|pointer| checkpoint::version_of(&pointer)).is_some_and(|named| named >= version) {
+            return Ok(false);
+        }
+        version.checked_sub(1).map_or(Ok(true), |last| self.is_there(last, before))
     }
 
     /// Makes the next version, if nobody else has; returns whether it was made.
-    pub(super) fn put_published(&self, log: &mut Log, content: &str) -> Result<bool, SinkError> {
-        let version = log.next;
+    pub(super) fn put_published(&self, log: &mut Log, content: &str, may_vacuum: bool) -> Result<bool, SinkError> {
+        let (version, before) = (log.next, log.newest);
         if !self.put(log, content)? {
             return Ok(false);
         }
-        match self.is_next(version) {
+        match self.is_next(version, before) {
             Ok(true) => {
                 let since = log.checkpoints.last().map(|newest| newest.made_at).or(log.first_at);
-                let is_old = since.is_some_and(|since| since < self.store.now().saturating_sub(UNNAMED_FOR));
-                if is_old || checkpoint::is_due(version) {
+                let now = self.store.now();
+                let is_old = since.is_some_and(|since| since < now.saturating_sub(UNNAMED_FOR) || since > now);
+                if checkpoint::is_due(version) || (is_old && may_vacuum) {
                     self.checkpoint(log);
                 }
                 Ok(true)
@@ -50,38 +84,44 @@ impl Table {
         }
     }
 
-    /// Whether a version follows the one before, which is there for as long as the version is part of the table.
-    fn is_next(&self, version: u64) -> Result<bool, StoreError> {
-        match version.checked_sub(1) {
-            Some(before) => Ok(self.store.get(&name_of(before))?.is_some()),
-            None => Ok(self.store.get(checkpoint::LAST)?.is_none()),
+    /// Removes entries of the log before the newest checkpoint that is older than an hour; the rest of them with later versions.
+    pub(super) fn clean_log(&self) {
+        if let Err(error) = self.try_clean_log() {
+            tracing::warn!(url = %self.url, %error, "old entries of the log of a table could not be removed");
         }
     }
 
-    /// Removes from the store the entries of the log before the newest checkpoint that is older than an hour.
-    pub(super) fn clean_log(&self, log: &mut Log) -> Result<(), SinkError> {
-        let oldest = self.store.now().saturating_sub(UNNAMED_FOR);
-        let Some(first) = log.checkpoints.iter().rposition(|checkpoint| checkpoint.made_at < oldest) else {
-            return Ok(());
-        };
-        let version = log.checkpoints[first].version;
-        if log.begins_at == Some(version) {
-            return Ok(());
+    fn try_clean_log(&self) -> Result<(), SinkError> {
+        let mut unneeded = self.unneeded.lock();
+        if unneeded.names.is_empty() {
+            let Some(version) = self.checkpoint_to_begin_at().filter(|version| *version > unneeded.before) else {
+                return Ok(());
+            };
+            if self.read_checkpoint(version)?.is_none() {
+                return Ok(());
+            }
+            let listed = self.store.list(checkpoint::FOLDER)?.into_iter();
+            let of_log = listed.filter_map(|object| Some((version_in(&object.name)?, object.name)));
+            let mut names: Vec<(u64, String)> = of_log.filter(|(of, _)| *of < version).collect();
+            // Checkpoints first: as long as one is there, so are the entries after it.
+            names.sort_by_key(|(of, name)| (!checkpoint::is_name(name), *of));
+            *unneeded = Unneeded { before: version, names: names.into_iter().map(|(_, name)| name).collect() };
         }
-        let listed = self.store.list(checkpoint::FOLDER)?;
-        let mut unneeded: Vec<_> = listed
-            .into_iter()
-            .filter_map(|object| Some((version_in(&object.name)?, object.name)))
-            .filter(|(of, _)| *of < version)
-            .collect();
-        // Who has read a checkpoint finds the entries after it until all older checkpoints are gone.
-        unneeded.sort_by_key(|(of, name)| (!checkpoint::is_name(name), *of));
-        for (_, name) in unneeded {
+        for _ in 0..REMOVED_AT_ONCE {
+            let Some(name) = unneeded.names.front() else { break };
             self.store.delete(&format!("{}/{name}", checkpoint::FOLDER))?;
+            unneeded.names.pop_front();
         }
-        log.checkpoints.drain(..first);
-        log.begins_at = Some(version);
         Ok(())
+    }
+
+    /// The version of the newest checkpoint that is older than an hour.
+    fn checkpoint_to_begin_at(&self) -> Option<u64> {
+        let oldest = self.store.now().saturating_sub(UNNAMED_FOR);
+        let mut log = self.log.lock();
+        let found = log.checkpoints.iter().rposition(|checkpoint| checkpoint.made_at < oldest)?;
+        log.checkpoints.drain(..found);
+        log.checkpoints.first().map(|checkpoint| checkpoint.version)
     }
 
     /// Whether the publisher is not the one of the newest version, but may be the next.

@@ -1,10 +1,10 @@
 //! A database and a copy of its folder, which both archive to the same place.
 
 use crate::archive::{all, both, filled, numbers, state_of, values};
-use crate::world::{HOUR, World, at, check_files, log_of, random, reading, seeds};
+use crate::world::{HOUR, OTHER, World, at, check_files, log_of, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt};
 use ebbtide::fs::sim::Variant;
-use ebbtide::ttl::Precision;
+use ebbtide::ttl::{Code, Filter, Precision, Value};
 use ebbtide::{ArchivePart, ArchivePlaces, ArchiveRead, CollectionChange, Database, ScanRequest};
 use ebbtide_lake::sim::{SimLake, SimStore};
 use std::collections::BTreeSet;
@@ -40,6 +40,12 @@ fn stored(db: &Database) -> Vec<i64> {
     let expired = snapshot.unarchived(&ScanRequest::default()).unwrap();
     let units = visible.iter().chain(expired.iter().map(|expired| &expired.unit));
     units.flat_map(|unit| unit.read().unwrap()).flat_map(|batch| values(&batch.unwrap())).collect()
+}
+
+/// Gives the archive another place.
+fn into(db: &Database, url: &str) {
+    let change = CollectionChange { expire_into: Some(Some(url.to_owned())), ..CollectionChange::default() };
+    db.modify_collection("weather", &change, None).unwrap();
 }
 
 fn is_set(values: &[i64]) -> bool {
@@ -109,6 +115,12 @@ fn a_database_and_a_copy_of_its_folder_archive_each_measurement_once_in_random_r
         assert_eq!(found, inserted, "seed {seed}");
         assert!(left.iter().any(Vec::is_empty), "seed {seed}: {left:?}");
         of_the_copy += u32::from(left[1].is_empty());
+        // The other one gets a place of its own. Nothing that it moves may be in doubt any more.
+        let Some((_, db)) = sides.iter().find(|(_, db)| !stored(db).is_empty()) else { continue };
+        into(db, OTHER);
+        assert_eq!(db.sweep().unwrap().counts.failed_rules, 0, "seed {seed}");
+        assert_eq!(stored(db), [0; 0], "seed {seed}");
+        assert!(is_set(&all(db)), "seed {seed}");
     }
     assert!(seeds(200, 4).count() < 50 || (of_the_copy > 0 && refused > 0), "{of_the_copy} {refused}");
 }
@@ -138,11 +150,7 @@ fn a_copy_that_was_made_while_the_place_was_claimed_for_the_first_time_moves_not
 fn an_archive_that_returns_to_a_place_continues_there() {
     let world = World::new(SimStore::new(1, 0));
     let mut db = filled(&world);
-    let into = |db: &Database, url: &str| {
-        let change = CollectionChange { expire_into: Some(Some(url.to_owned())), ..CollectionChange::default() };
-        db.modify_collection("weather", &change, None).unwrap();
-    };
-    let (place, other) = ("s3://sim/archive", "s3://sim/other");
+    let (place, other) = ("s3://sim/archive", OTHER);
     world.clock.set(at(2 * HOUR));
     db.sweep().unwrap();
     for (round, url) in [other, place, other, place].into_iter().enumerate() {
@@ -161,4 +169,88 @@ fn an_archive_that_returns_to_a_place_continues_there() {
     into(&db, other);
     assert_eq!(all(&db), [30, 32]);
     assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+/// Thirty readings that are stored and ten that were moved.
+fn filled_and_moved(world: &World) -> Database {
+    let db = filled(world);
+    let old: Vec<_> = (30..40).map(|v| reading(v - 10 * HOUR, v)).collect();
+    db.collection("weather").unwrap().insert_documents(&old).unwrap();
+    db.sweep().unwrap();
+    assert_eq!((in_archive(&world.store).len(), stored(&db).len()), (10, 30));
+    db
+}
+
+#[test]
+fn a_commit_that_never_arrived_is_taken_back_after_a_copy_has_taken_the_place_over() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled_and_moved(&world);
+    let copy = world.on(world.fs.fork());
+    world.clock.set(at(2 * HOUR));
+    let store = world.store.clone();
+    world.store.after_put(".parquet", move || store.stop_after(Some(0)));
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+    world.store.stop_after(None);
+    let delete = || db.collection("weather").unwrap().delete(&Filter::eq("v", Value::Int(29)));
+    assert_eq!(delete().unwrap_err().code(), Code::IllegalOperation, "it is in doubt");
+    let beside = copy.open();
+    beside.adopt_archive("weather").unwrap();
+    assert_eq!((db.sweep().unwrap().counts.failed_rules, in_archive(&world.store).len()), (1, 10));
+    // What has expired is deleted unseen.
+    assert_eq!((delete().unwrap(), stored(&db).len()), (0, 29));
+    into(&db, OTHER);
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
+    assert_eq!(stored(&db), [0; 0]);
+    beside.sweep().unwrap();
+    assert_eq!((stored(&beside).len(), in_archive(&world.store).len()), (0, 40));
+}
+
+#[test]
+fn what_a_commit_has_moved_is_dropped_here_after_a_copy_has_taken_the_place_over() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled_and_moved(&world);
+    world.clock.set(at(2 * HOUR));
+    // A copy made while the file was uploaded, and the disk of the database as the commit was made.
+    let disks = Arc::new(Mutex::new(Vec::new()));
+    let (fs, store, copied) = (world.fs.clone(), world.store.clone(), disks.clone());
+    world.store.after_put(".parquet", move || {
+        copied.lock().unwrap().push(fs.fork());
+        store.after_put(".json", move || copied.lock().unwrap().push(fs.fork()));
+    });
+    db.sweep().unwrap();
+    drop(db);
+    let [copy, crashed] = std::mem::take(&mut *disks.lock().unwrap()).try_into().unwrap();
+    let beside = world.on(copy).open();
+    assert_eq!(beside.sweep().unwrap().counts.failed_rules, 0);
+    let db = world.on(crashed).open();
+    assert_eq!(stored(&db).len(), 30);
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+    for side in [&db, &beside] {
+        assert_eq!((stored(side).len(), all(side)), (0, numbers(0..40)));
+    }
+    assert_eq!(in_archive(&world.store).len(), 40);
+    into(&db, OTHER);
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn an_archive_that_returns_to_a_place_that_a_copy_has_taken_over_moves_nothing_there() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled_and_moved(&world);
+    into(&db, OTHER);
+    let copy = world.on(world.fs.fork());
+    let beside = copy.open();
+    into(&beside, "s3://sim/archive");
+    world.clock.set(at(2 * HOUR));
+    beside.sweep().unwrap();
+    assert_eq!(in_archive(&world.store).len(), 40);
+    into(&db, "s3://sim/archive");
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+    assert_eq!(stored(&db).len(), 30);
+    assert!(all(&db) == numbers(0..40) && is_set(&in_archive(&world.store)));
+    // Deletes are not refused, and another place is.
+    assert_eq!(db.collection("weather").unwrap().delete(&Filter::eq("v", Value::Int(29))).unwrap(), 0);
+    into(&db, OTHER);
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
+    assert_eq!(stored(&db), [0; 0]);
 }

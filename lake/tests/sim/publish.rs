@@ -399,6 +399,53 @@ fn the_beginning_of_a_log_leaves_the_store() {
 }
 
 #[test]
+fn a_long_log_leaves_the_store_with_several_versions() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = weather(&db);
+    db.publish("weather", URL, 60).unwrap();
+    for v in 0..250 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.publish_now("weather").unwrap();
+    }
+    assert_eq!(entries(&world.store).len(), 251);
+    world.store.advance(2 * 3_600_000);
+    let left: Vec<usize> = (0..4)
+        .map(|_| {
+            db.publish_now("weather").unwrap();
+            check_files(&world.store, "while it leaves");
+            assert_eq!(world.published(), (0..250).collect::<Vec<_>>());
+            entries(&world.store).len()
+        })
+        .collect();
+    // Up to the checkpoint of version 200, with which an older one goes.
+    assert_eq!(left, [251 + 1 - 99, 251 + 2 - 199, 251 + 3 - 200, 251 + 4 - 200]);
+}
+
+#[test]
+fn a_copy_that_slept_before_it_looked_for_leftovers_removes_no_file_of_the_table() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    weather(&db);
+    db.publish("weather", URL, 60).unwrap();
+    published_for(&world, &db, 0..1);
+    let copy = world.on(world.fs.fork());
+    let asleep = copy.open();
+    let meanwhile = world.on(world.fs.fork());
+    drop(db);
+    let db = meanwhile.open();
+    let store = world.store.clone();
+    // It has taken the table over, and sleeps before it looks for leftovers.
+    world.store.after_put("view.duckdb.sql", move || {
+        db.publish("weather", URL, 60).unwrap();
+        published_for(&meanwhile, &db, 1..6);
+    });
+    asleep.publish("weather", URL, 60).unwrap();
+    assert!(check_files(&store, "after its return") > 0);
+    assert!(entries(&store)[0] > 10);
+}
+
+#[test]
 fn a_copy_that_slept_while_the_beginning_of_the_log_left_the_store_adds_nothing_there() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
@@ -416,7 +463,7 @@ fn a_copy_that_slept_while_the_beginning_of_the_log_left_the_store_adds_nothing_
     assert!(told.contains("a copy of this database publishes to this place"), "{told}");
     assert_eq!(world.store.names(), before.0);
     published_for(&world, &db, 6..7);
-    // If it is told to, it goes on after the newest version.
+    // If it is told to, it continues after the newest version.
     let made = asleep.publish("weather", URL, 60).unwrap();
     assert_eq!(entries(&world.store).last(), Some(&made.version));
     assert!(made.version > *before.1.last().unwrap());
