@@ -102,11 +102,8 @@ pub trait ArchivePlace: fmt::Debug + Send + Sync {
     /// If the owner is another, or the place cannot be reached: the commit may have been made all the same.
     fn commit(&self, owner: ArchiveNumber, file: &ArchiveFile) -> Result<u64, SinkError>;
 
-    /// What became of a commit of one of the owners in `known`.
-    ///
-    /// # Errors
-    /// The place cannot be reached, or its log is damaged.
-    fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> Result<ArchiveOutcome, SinkError>;
+    /// What became of the commit in a claim that failed, as far as the log was read.
+    fn outcome(&self, claim: &ArchiveClaim) -> ArchiveOutcome;
 
     /// Removes files from the table, which stay in the store for those who read an older version; returns the version without them.
     ///
@@ -211,11 +208,13 @@ pub struct ArchiveClaimed {
 /// What became of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveOutcome {
-    /// It was made with this version.
+    /// It was made with this version, which has its file, and another owner has claimed the place since.
     Made(u64),
-    /// It was not made and never will be: another owner has claimed the place since.
-    Never,
-    /// It may still be made, or it is not known with which version it was.
+    /// The table does not have its file, and another owner has claimed the place since: this database cannot add it any more.
+    Absent,
+    /// It may still be made, and the place refuses this database.
+    Refused,
+    /// Nothing is known of it.
     Unknown,
 }
 
@@ -388,6 +387,8 @@ struct Status {
     sent: Option<ArchiveNumber>,
     /// The number of a claim of this process that was not answered.
     claiming: Option<ArchiveNumber>,
+    /// Whether the last claim was refused by what the log of the place says.
+    is_refused: bool,
     /// What keeps things from being moved.
     failed: Option<String>,
 }

@@ -241,6 +241,7 @@ impl Engine {
         appended.map_err(|e| if is_unwritten(&e) { e } else { self.poison(&e) })?;
         let changed = with_other_segments(&ops);
         let makes_indexes = ops.iter().any(|op| matches!(op, Op::PutDocuments(_)));
+        let may_leave = crate::archive::gate::may_leave_places(&ops);
         let retired = {
             let mut state = self.state.write();
             for op in ops {
@@ -249,6 +250,7 @@ impl Engine {
             if makes_indexes {
                 state.begin_usage(self.clock.now());
             }
+            may_leave.into_iter().filter_map(|id| state.by_id(id)).for_each(|collection| collection.leave_places());
             state.take_retired()
         };
         changed.into_iter().for_each(|id| self.settle_folders(id));

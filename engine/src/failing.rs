@@ -25,7 +25,7 @@ pub struct FailingPlace {
     pub what: String,
     /// Where it is.
     pub url: String,
-    /// Since when every attempt has failed, or was throttled.
+    /// Since when every attempt has failed, or since when requests are refused, with less than ten minutes in between.
     pub since: Timestamp,
     /// The error of the last attempt; numbers in it may be those of an earlier one.
     pub error: String,
@@ -69,11 +69,10 @@ impl Failure {
         // A duration in an error does not make it another one.
         let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let throttled = before.and_then(|before| Some((before, before.throttled?)));
-        let is_within = |last: Timestamp, seconds: i64| last <= now && now < last.plus_seconds(seconds);
         match (attempt, throttled) {
-            (Attempt::Succeeded, Some((before, last))) if is_within(last, THROTTLED_FOR) => Some(before.clone()),
+            (Attempt::Succeeded, Some((before, last))) if is_within(last, THROTTLED_FOR, now) => Some(before.clone()),
             (Attempt::Succeeded, _) => None,
-            (Attempt::Throttled, Some((before, last))) if is_within(last, 60) => Some(before.clone()),
+            (Attempt::Throttled, Some((before, last))) if is_within(last, 60, now) => Some(before.clone()),
             (Attempt::Throttled, throttled) => {
                 let since = throttled.map_or(now, |(before, _)| before.since);
                 Some(Failure { since, error: THROTTLED.to_owned(), throttled: Some(now) })
@@ -88,9 +87,21 @@ impl Failure {
         }
     }
 
-    pub(crate) fn of(self, what: String, url: String) -> FailingPlace {
-        FailingPlace { what, url, since: self.since, error: self.error, throttled: self.throttled.is_some() }
+    /// What it is at an instant: nothing if the last refusal is too long ago.
+    pub(crate) fn at(self, now: Timestamp, what: String, url: String) -> Option<FailingPlace> {
+        let is_over = self.throttled.is_some_and(|last| !is_within(last, THROTTLED_FOR, now));
+        (!is_over).then_some(FailingPlace {
+            what,
+            url,
+            since: self.since,
+            error: self.error,
+            throttled: self.throttled.is_some(),
+        })
     }
+}
+
+fn is_within(last: Timestamp, seconds: i64, now: Timestamp) -> bool {
+    last <= now && now < last.plus_seconds(seconds)
 }
 
 /// The places that failed, by collection and URL; `None` before the file was read.

@@ -61,8 +61,6 @@ pub(crate) struct PublicationSlot {
 struct Status {
     /// The number with which this process owns the table.
     owner: Option<OwnerNumber>,
-    /// Whether it has made a version under that number.
-    has_published: bool,
     last: Option<PublishedVersion>,
     failed: Option<String>,
     /// When the last version was begun, by the monotonic clock.

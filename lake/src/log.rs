@@ -110,6 +110,13 @@ impl Log {
         files.iter().filter(is_present).collect()
     }
 
+    /// The version with which the file of a commit came.
+    pub(crate) fn added_by(&self, number: ArchiveNumber) -> Option<u64> {
+        let number = hex(&number);
+        let is_of_commit = |entry: &&Entry| entry.removed.is_none() && entry.file.name.starts_with(&number);
+        self.files.values().find(is_of_commit).map(|entry| entry.added)
+    }
+
     pub(crate) fn has_commit(&self, number: ArchiveNumber) -> bool {
         self.commits.contains(&hex(&number))
     }
@@ -138,16 +145,12 @@ impl Log {
 
     /// What became of a commit of one of the owners in `known`.
     pub(crate) fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> ArchiveOutcome {
-        let number = hex(&commit);
-        let file = self.files.values().find(|entry| entry.file.name.starts_with(&number));
-        let is_owned_by_other =
-            self.owner.as_ref().is_some_and(|owner| !known.iter().any(|known| hex(known) == owner.number));
-        match file {
-            Some(entry) => ArchiveOutcome::Made(entry.added),
-            // Its number of a version is that of the claim, or one before.
-            None if is_owned_by_other && !self.has_commit(commit) => ArchiveOutcome::Never,
-            None => ArchiveOutcome::Unknown,
+        let is_known = |owner: &Owner| known.iter().any(|known| hex(known) == owner.number);
+        // The version that a commit was sent for is that of the other owner's claim or an earlier one: it is taken.
+        if self.owner.as_ref().is_none_or(is_known) {
+            return ArchiveOutcome::Unknown;
         }
+        self.added_by(commit).map_or(ArchiveOutcome::Absent, ArchiveOutcome::Made)
     }
 
     /// What a checkpoint of a version says.

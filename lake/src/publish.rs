@@ -57,40 +57,47 @@ pub(crate) fn version_of(
     uploads: &mut Uploads<'_>,
     is_needed: bool,
 ) -> Result<Next, SinkError> {
-    let now = store.now();
     let schema = text_of(&content.schema);
     // With another type for a field, nothing that is there can stay.
     let is_compatible = log.schema.as_ref().is_none_or(|known| joined(Some(known), &content.schema).is_ok());
     let segments: HashMap<&str, &PublishedSegment> =
         content.segments.iter().map(|segment| (segment.id.as_str(), segment)).collect();
-    let (mut changes, mut kept) = (Vec::new(), HashSet::new());
+    // Files that leave the table, or stay with other rows left out.
+    let (mut left, mut kept) = (Vec::new(), HashSet::new());
     for add in log.adds() {
         let segment = add["tags"][SEGMENT].as_str().and_then(|id| segments.get(id)).filter(|_| is_compatible);
         let Some((segment, hidden)) = segment.and_then(|segment| Some((segment, hidden_in(add, segment)?))) else {
-            changes.push(removed(add, now));
+            left.push((add, None));
             continue;
         };
         kept.insert(segment.id.as_str());
         let vector = vector_of(&hidden)?;
         if vector != add["deletionVector"] {
-            changes.push(removed(add, now));
-            let mut add = add.clone();
-            match (vector, add.as_object_mut()) {
-                (Value::Null, Some(add)) => drop(add.remove("deletionVector")),
-                (vector, _) => add["deletionVector"] = vector,
-            }
-            changes.push(json!({"add": add}));
+            left.push((add, Some(vector)));
         }
     }
-    for segment in content.segments.iter().filter(|segment| !kept.contains(segment.id.as_str())) {
-        let file = match uploads.files.get(&segment.id) {
-            Some(file) => file,
-            None => {
-                let file = written(content, segment, uploads.written.fetch_add(1, Ordering::Relaxed))?;
-                store.put(&file.name, file.bytes.clone())?;
-                uploads.files.entry(segment.id.clone()).or_insert(file)
-            }
-        };
+    let new = || content.segments.iter().filter(|segment| !kept.contains(segment.id.as_str()));
+    for segment in new() {
+        if !uploads.files.contains_key(&segment.id) {
+            let file = written(content, segment, uploads.written.fetch_add(1, Ordering::Relaxed))?;
+            store.put(&file.name, file.bytes.clone())?;
+            uploads.files.insert(segment.id.clone(), file);
+        }
+    }
+    // Uploads may have taken long, and what leaves is kept from now on for those who read the version before.
+    let now = store.now();
+    let mut changes = Vec::new();
+    for (add, vector) in left {
+        changes.push(removed(add, now));
+        let Some(vector) = vector else { continue };
+        let mut add = add.clone();
+        match (vector, add.as_object_mut()) {
+            (Value::Null, Some(add)) => drop(add.remove("deletionVector")),
+            (vector, _) => add["deletionVector"] = vector,
+        }
+        changes.push(json!({"add": add}));
+    }
+    for (segment, file) in new().filter_map(|segment| Some((segment, uploads.files.get(&segment.id)?))) {
         let mut add = log.added(file, now);
         add["tags"][SEGMENT] = json!(segment.id);
         if segment.visible.len() < segment.rows {

@@ -103,9 +103,7 @@ impl Table {
         match self.store.get(&name_of(0))? {
             Some(_) => Ok(()),
             None => Err(self
-                .error(
-                    "the old entries of its log were removed, and no checkpoint can be read: PUBLISH to another place",
-                )
+                .error("the old entries of its log were removed, and no checkpoint can be read: name another place")
                 .into()),
         }
     }
@@ -132,9 +130,8 @@ impl Table {
         let actions = log.checkpoint(made_at.saturating_sub(REMOVED_FOR));
         let written = checkpoint::encode(&actions).and_then(|content| {
             self.store.put(&checkpoint::name_of(version), content)?;
-            let named = self.store.get(checkpoint::LAST)?.and_then(|pointer| checkpoint::version_of(&pointer));
             // It never names an older one than before.
-            if named.is_none_or(|named| named < version) {
+            if self.newest_checkpoint()?.is_none_or(|named| named < version) {
                 self.store.put(checkpoint::LAST, checkpoint::pointer(version, actions.len()))?;
             }
             Ok(())
@@ -250,6 +247,10 @@ impl ArchivePlace for Table {
         loop {
             self.refresh(&mut log, None)?;
             self.check_owner(&log, owner)?;
+            // A request that arrives twice fails the second time.
+            if let Some(version) = log.added_by(file.number) {
+                return Ok(version);
+            }
             let schema = joined(log.schema.as_deref(), &file.schema).map_err(|what| self.error(&what))?;
             let content = log.add(file, schema, self.store.now());
             if self.put_archived(&mut log, &content)? {
@@ -258,10 +259,15 @@ impl ArchivePlace for Table {
         }
     }
 
-    fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> Result<ArchiveOutcome, SinkError> {
-        let mut log = self.log.lock();
-        self.refresh(&mut log, None)?;
-        Ok(log.outcome(known, commit))
+    fn outcome(&self, claim: &ArchiveClaim) -> ArchiveOutcome {
+        let log = self.log.lock();
+        // Before the version that the database knows, its owners may be numbers that it no longer knows as its own.
+        let is_read = claim.version.is_some_and(|version| version < log.next);
+        let Some(commit) = claim.commit.filter(|_| is_read) else { return ArchiveOutcome::Unknown };
+        match log.outcome(&claim.known, commit) {
+            ArchiveOutcome::Unknown if self.check_claim(&log, claim).is_err() => ArchiveOutcome::Refused,
+            outcome => outcome,
+        }
     }
 
     fn retire(&self, owner: ArchiveNumber, files: &[String]) -> Result<u64, SinkError> {

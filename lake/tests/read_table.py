@@ -4,19 +4,16 @@ output names the programs that read. Keys and addresses of servers are in the en
 
 import datetime
 import decimal
-import glob
 import json
 import math
 import os
 import sys
 
+from programs import ACCOUNT, AZURE, KEY, S3, duckdb_with_delta
+
 # chdb reads what lies below its working folder.
 os.chdir("/")
 readers = {}
-# The account that Azurite is known for.
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-S3, AZURE = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AZURITE_BLOB_STORAGE_URL"))
 
 
 def reader(name):
@@ -51,32 +48,7 @@ def deltalake():
 
 @reader("duckdb")
 def duckdb():
-    import duckdb
-    import duckdb_extension_delta
-
-    def load(extension):
-        folder = list(extension.__path__)[0]
-        found = glob.glob(os.path.join(folder, "**", "*.duckdb_extension"), recursive=True)
-        duckdb.sql(f"LOAD '{found[0]}'")
-
-    load(duckdb_extension_delta)
-    if S3:
-        import duckdb_extension_httpfs
-
-        load(duckdb_extension_httpfs)
-        key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
-        duckdb.sql(
-            f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION 'us-east-1', USE_SSL false,"
-            f" URL_STYLE 'path', ENDPOINT '{S3.removeprefix('http://')}')"
-        )
-    if AZURE:
-        import duckdb_extension_azure
-
-        load(duckdb_extension_azure)
-        duckdb.sql(
-            "CREATE SECRET (TYPE azure, CONNECTION_STRING 'DefaultEndpointsProtocol=http;"
-            f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={AZURE}/{ACCOUNT}')"
-        )
+    duckdb = duckdb_with_delta()
     return lambda place: duckdb.sql(f"FROM delta_scan('{place}')").to_arrow_table().to_pylist()
 
 

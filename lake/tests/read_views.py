@@ -1,14 +1,15 @@
-"""Runs the views of a published table in DuckDB and ClickHouse, and prints what is in them: program, rows and sum of v. A program that
-is not there is named on standard error."""
+"""Runs the views of a published table, whose texts are in a folder, in DuckDB and ClickHouse or those that are named, and prints what is
+in them: program, rows and sum of v. A program that is not there is named on standard error."""
 
-import glob
 import os
 import sys
 
-folder, name = sys.argv[1:]
+from programs import ACCOUNT, AZURE, KEY, duckdb_with_delta
+
+folder, name, *programs = sys.argv[1:]
 # chdb reads what lies below its working folder.
 os.chdir("/")
-COUNT = f"SELECT count(*), sum(v) FROM {name}"
+COUNT = f"SELECT count(*), coalesce(sum(v), 0) FROM {name}"
 
 
 def text_of(view):
@@ -17,22 +18,26 @@ def text_of(view):
 
 
 def duckdb():
-    import duckdb
-    import duckdb_extension_delta
-
-    found = glob.glob(os.path.join(list(duckdb_extension_delta.__path__)[0], "**", "*.duckdb_extension"), recursive=True)
-    duckdb.sql(f"LOAD '{found[0]}'")
-    return lambda: (duckdb.sql(text_of("view.duckdb.sql")), duckdb.sql(COUNT).fetchone())[1]
+    program = duckdb_with_delta()
+    return lambda: (program.sql(text_of("view.duckdb.sql")), program.sql(COUNT).fetchone())[1]
 
 
 def clickhouse():
     from chdb.session import Session
 
     session = Session()
+    if AZURE:
+        # As the comment in the view says.
+        url = f"{AZURE}/{ACCOUNT}"
+        session.query(
+            f"CREATE NAMED COLLECTION ebbtide AS storage_account_url = '{url}', account_name = '{ACCOUNT}', account_key = '{KEY}'"
+        )
     return lambda: (session.query(text_of("view.clickhouse.sql")), str(session.query(COUNT, "TSV")).split())[1]
 
 
 for program in (duckdb, clickhouse):
+    if programs and program.__name__ not in programs:
+        continue
     try:
         read = program()
     except ImportError as error:

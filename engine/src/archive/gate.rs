@@ -1,6 +1,7 @@
 //! Which edits take back what is being moved, and which are refused.
 
 use super::Intent;
+use super::of_collection::Archive;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::state::{CollectionState, State};
@@ -42,7 +43,12 @@ pub(crate) fn gate(state: &State, ops: &mut Vec<Op>) -> Result<()> {
             if ops.iter().any(is_own) || !ops.iter().any(|op| changes(op, collection.id, intent)) {
                 continue;
             }
-            if collection.is_in_doubt(archive.url, intent) {
+            // A place that refuses this database may have the rows or not: it is not looked at any more once it was left.
+            let is_left = || {
+                collection.archiving.of(archive.url).is_refused
+                    && ops.iter().any(|op| leaves(op, collection.id, &archive))
+            };
+            if collection.is_in_doubt(archive.url, intent) && !is_left() {
                 let what = format!(
                     "measurements of '{}' are being moved to its archive {}, which has not answered yet: try again",
                     collection.name, archive.url
@@ -57,6 +63,31 @@ pub(crate) fn gate(state: &State, ops: &mut Vec<Op>) -> Result<()> {
     // An intent that is taken back is no longer there when its rows change.
     ops.splice(0..0, taken_back);
     Ok(())
+}
+
+/// The collections whose archives may have other places after an edit.
+pub(crate) fn may_leave_places(ops: &[Op]) -> Vec<u64> {
+    let may_leave = |op: &Op| match op {
+        Op::SetExpireInto { collection, .. } | Op::SetIndexArchive { collection, .. } => Some(*collection),
+        Op::PutCollection(record) => Some(record.id),
+        _ => None,
+    };
+    ops.iter().filter_map(may_leave).collect()
+}
+
+/// Whether an operation takes an archive of a collection to another place, or ends it.
+fn leaves(op: &Op, id: u64, archive: &Archive<'_>) -> bool {
+    match op {
+        Op::DropCollection { id: dropped } => *dropped == id,
+        Op::SetExpireInto { collection, url } => {
+            *collection == id && archive.index.is_none() && url.as_deref() != Some(archive.url)
+        }
+        Op::SetIndexArchive { collection, index, archive: other } => {
+            let is_same = other.as_ref().is_some_and(|other| other.url == archive.url);
+            *collection == id && archive.index == Some(index) && !is_same
+        }
+        _ => false,
+    }
 }
 
 /// Whether an operation changes what an intent of a collection names, or whether it is due.

@@ -273,7 +273,7 @@ impl Mover<'_> {
         let claimed = match place.claim(&claim) {
             Ok(claimed) => claimed,
             Err(refused) => {
-                self.settle(place, &claim.known, dropped)?;
+                self.settle(place, &claim, dropped)?;
                 return Err(there(refused));
             }
         };
@@ -293,23 +293,29 @@ impl Mover<'_> {
         }
         self.slot.set(self.url, |status| {
             (status.owner, status.sent, status.claiming) = (Some(owner), None, None);
+            status.is_refused = false;
         });
         Ok(())
     }
 
-    /// Settles what is being moved if another owner has claimed the place since: nothing may stay in doubt for ever.
-    fn settle(&self, place: &dyn ArchivePlace, known: &[ArchiveNumber], dropped: &mut Visit) -> Result<(), Stopped> {
+    /// Settles what is being moved after a claim that failed, if another owner has claimed the place since.
+    fn settle(&self, place: &dyn ArchivePlace, claim: &ArchiveClaim, dropped: &mut Visit) -> Result<(), Stopped> {
+        let outcome = place.outcome(claim);
+        self.slot.set(self.url, |status| status.is_refused = outcome == ArchiveOutcome::Refused);
         let _moving = self.slot.moving.lock();
-        let record = self.record_in(&*self.present()?)?.clone();
-        let Some(intent) = &record.intent else { return Ok(()) };
-        match place.outcome(known, intent.number) {
-            Ok(ArchiveOutcome::Made(version)) => {
+        let present = self.present()?;
+        let Some(Archive { record, .. }) = present.archive_at(self.url) else { return Ok(()) };
+        let Some(intent) = record.intent.as_ref().filter(|intent| Some(intent.number) == claim.commit) else {
+            return Ok(());
+        };
+        match outcome {
+            ArchiveOutcome::Made(version) => {
                 let archive = ArchiveRecord { version: Some(version), ..record.without_intent() };
                 dropped.add(&self.drop_moved(intent, archive)?);
             }
-            Ok(ArchiveOutcome::Never) => self.take_back(place)?,
-            // The next pass asks again.
-            Ok(ArchiveOutcome::Unknown) | Err(_) => return Ok(()),
+            // The file stays until a vacuum: a copy that has the same intent may own the place, and commit it.
+            ArchiveOutcome::Absent => self.record(|archive| archive.intent = None)?,
+            ArchiveOutcome::Refused | ArchiveOutcome::Unknown => return Ok(()),
         }
         self.slot.set(self.url, |status| status.sent = None);
         Ok(())

@@ -116,8 +116,8 @@ impl Writer {
     }
 
     /// The copy, if shipping to it fails or is throttled.
-    pub(crate) fn failing(self) -> Option<FailingPlace> {
-        self.failing.map(|(url, failure)| failure.of("copy".to_owned(), url))
+    pub(crate) fn failing(self, now: Timestamp) -> Option<FailingPlace> {
+        self.failing.and_then(|(url, failure)| failure.at(now, "copy".to_owned(), url))
     }
 
     pub(crate) fn shipped(self) -> Option<ShippedNote> {

@@ -25,9 +25,10 @@ pub(crate) fn note(engine: &Engine, collection: u64, url: &str, attempt: Attempt
 pub(crate) fn list(engine: &Engine) -> Result<Vec<FailingPlace>> {
     let mut known = read(engine.fs.as_ref(), &engine.dir)?;
     let places = places(&engine.state.read());
-    let failing = places.into_iter().filter_map(|place| Some(known.remove(&place.key)?.of(place.what, place.url)));
+    let now = engine.clock.now();
+    let failing = places.into_iter().filter_map(|place| known.remove(&place.key)?.at(now, place.what, place.url));
     let mut failing: Vec<FailingPlace> = failing.collect();
-    failing.extend(Writer::of_folder(engine.fs.as_ref(), &engine.dir)?.and_then(Writer::failing));
+    failing.extend(Writer::of_folder(engine.fs.as_ref(), &engine.dir)?.and_then(|writer| writer.failing(now)));
     Ok(failing)
 }
 

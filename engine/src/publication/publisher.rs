@@ -195,7 +195,6 @@ pub(crate) fn run(engine: &Engine, id: u64, adopts: bool) -> Result<PublishedVer
     let mut status = slot.status.lock();
     if let Ok(version) = &made {
         status.last = Some(version.clone());
-        status.has_published = true;
     }
     status.failed = failed;
     drop(status);
@@ -249,14 +248,11 @@ fn make(engine: &Engine, collection: &CollectionState, adopts: bool) -> Result<P
     place.publish(&content).map_err(failed)
 }
 
-/// The number of this process, which is durable before the table has it. Who may be taking a table over gets another one, if versions
-/// were made under the present one: a copy of the folder may know that.
+/// The number of this process, which is durable before the table has it. Who may be taking a table over gets a new one: a copy of the
+/// folder may know the present one.
 fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord, adopts: bool) -> Result<OwnerNumber> {
-    let known = {
-        let status = collection.publishing.status.lock();
-        status.owner.filter(|owner| record.owners.contains(owner) && !(adopts && status.has_published))
-    };
-    if let Some(owner) = known {
+    let known = collection.publishing.status.lock().owner;
+    if let Some(owner) = known.filter(|owner| record.owners.contains(owner) && !adopts) {
         return Ok(owner);
     }
     let owner = crate::identity::new_identity(engine.clock.as_ref(), &engine.dir);
@@ -265,8 +261,7 @@ fn own(engine: &Engine, collection: &CollectionState, record: &PublicationRecord
     record.owners = record.owners.iter().rev().take(OWNERS_KEPT).rev().copied().chain([owner]).collect();
     let _maintenance = engine.maintenance.lock();
     engine.commit(vec![Op::SetPublication { collection: collection.id, publication: Some(record) }])?;
-    let mut status = collection.publishing.status.lock();
-    (status.owner, status.has_published) = (Some(owner), false);
+    collection.publishing.status.lock().owner = Some(owner);
     Ok(owner)
 }
 

@@ -78,7 +78,6 @@ impl State {
                 let left = std::mem::replace(&mut Arc::make_mut(&mut known.options).expire_into, url.clone());
                 let places = Arc::make_mut(&mut known.index_archives);
                 known.archive = Arc::new(places.moved(left, &known.archive, url.as_deref()));
-                known.leave_places();
             }
             Op::SetKeep { collection, seconds } => {
                 self.options_of(collection)?.keep_seconds = seconds;
@@ -87,9 +86,7 @@ impl State {
                 self.known(collection)?.publication = publication.map(Arc::new);
             }
             Op::SetIndexArchive { collection, index, archive } => {
-                let known = self.known(collection)?;
-                Arc::make_mut(&mut known.index_archives).set(index, archive);
-                known.leave_places();
+                Arc::make_mut(&mut self.known(collection)?.index_archives).set(index, archive);
             }
             Op::SetArchiveAt { collection, url, archive } => {
                 Arc::make_mut(&mut self.known(collection)?.index_archives).records.insert(url, archive);
@@ -227,7 +224,6 @@ impl State {
                 if !known.index_archives.of.is_empty() {
                     let rules = Arc::clone(&known.rules);
                     Arc::make_mut(&mut known.index_archives).retain(|index| rules.find(Some(index)).is_some());
-                    known.leave_places();
                 }
                 known.rules_epoch = record.rules_epoch;
             }

@@ -2,8 +2,8 @@
 //!
 //! The entries before a checkpoint that is older than an hour are removed, the oldest first, so that what has expired is not named for
 //! longer. A process that knows the log only up to an entry that was removed since must not continue there: a number that is free again
-//! is not the next one. So what is known of the log counts only while its newest entry is there, and a version only if the entry before
-//! it is there after it was made.
+//! is not the next one. So what is known of the log counts only while its newest entry is there and no checkpoint is newer, and a version
+//! only if that is so of the one before it after it was made.
 
 use super::{Table, UNNAMED_FOR};
 use crate::checkpoint;
@@ -29,62 +29,56 @@ pub(super) struct Unneeded {
 }
 
 impl Table {
-    /// Reads versions that are not known yet, up to the newest. What was known before is forgotten if its newest entry was removed.
+    /// Reads versions that are not known yet, up to the newest. What was known before is forgotten if it is not part of the table any more.
     pub(super) fn refresh_newest(&self, log: &mut Log) -> Result<(), SinkError> {
         loop {
             self.refresh(log, None)?;
-            match log.next.checked_sub(1) {
-                Some(newest) if !self.is_there(newest, log.newest)? => *log = Log::default(),
-                _ => return Ok(()),
+            if log.next == 0 || self.is_part(log.next - 1, log.newest)? {
+                return Ok(());
             }
+            *log = Log::default();
         }
     }
 
-    /// Whether the entry of a version is there, and is the one with this CRC-32.
-    fn is_there(&self, version: u64, crc: Option<u32>) -> Result<bool, StoreError> {
-        let found = self.store.get(&name_of(version))?;
-        Ok(found.is_some_and(|found| crc.is_none_or(|crc| crc == crc32fast::hash(&found))))
+    /// Whether the entry of a version, with this CRC-32, is there, and no checkpoint is newer. What this process does not know yet may
+    /// follow the version, but nothing that it does not know comes before.
+    fn is_part(&self, version: u64, crc: Option<u32>) -> Result<bool, StoreError> {
+        let is_it = |found: Bytes| crc.is_none_or(|crc| crc == crc32fast::hash(&found));
+        Ok(self.newest_checkpoint()?.is_none_or(|newest| newest <= version)
+            && self.store.get(&name_of(version))?.is_some_and(is_it))
     }
 
-    /// Whether a version that was made follows the one before, whose entry has this CRC-32, and no checkpoint is as new.
-    fn is_next(&self, version: u64, before: Option<u32>) -> Result<bool, StoreError> {
-        let pointer = self.store.get(checkpoint::LAST)?;
-        if pointer.and_then(|pointer| checkpoint::version_of(&pointer)).is_some_and(|named| named >= version) {
-            return Ok(false);
-        }
-        version.checked_sub(1).map_or(Ok(true), |last| self.is_there(last, before))
+    /// The version of the newest checkpoint, as the store says.
+    pub(super) fn newest_checkpoint(&self) -> Result<Option<u64>, StoreError> {
+        Ok(self.store.get(checkpoint::LAST)?.and_then(|pointer| checkpoint::version_of(&pointer)))
     }
 
-    /// Makes the next version, if nobody else has; returns whether it was made.
+    /// Makes the next version, if nobody else has; returns whether it was made. An entry where a number was free again is no part of the
+    /// table. It goes with those before the next checkpoint.
     pub(super) fn put_published(&self, log: &mut Log, content: &str, may_vacuum: bool) -> Result<bool, SinkError> {
         let (version, before) = (log.next, log.newest);
         if !self.put(log, content)? {
             return Ok(false);
         }
-        match self.is_next(version, before) {
-            Ok(true) => {
-                let since = log.checkpoints.last().map(|newest| newest.made_at).or(log.first_at);
-                let now = self.store.now();
-                let is_old = since.is_some_and(|since| since < now.saturating_sub(UNNAMED_FOR) || since > now);
-                if checkpoint::is_due(version) || (is_old && may_vacuum) {
-                    self.checkpoint(log);
-                }
-                Ok(true)
-            }
-            Ok(false) => {
-                *log = Log::default();
-                self.store.delete(&name_of(version))?;
-                Ok(false)
-            }
-            Err(error) => {
-                // It is not known whether what was applied is part of the table.
-                *log = Log::default();
-                Err(error.into())
-            }
+        let is_next = match version.checked_sub(1) {
+            Some(last) => self.is_part(last, before),
+            None => self.newest_checkpoint().map(|newest| newest.is_none()),
+        };
+        if !matches!(is_next, Ok(true)) {
+            *log = Log::default();
+            return Ok(is_next?);
         }
+        let since = log.checkpoints.last().map(|newest| newest.made_at).or(log.first_at);
+        let now = self.store.now();
+        let is_old = since.is_some_and(|since| since < now.saturating_sub(UNNAMED_FOR) || since > now);
+        if checkpoint::is_due(version) || (is_old && may_vacuum) {
+            self.checkpoint(log);
+        }
+        Ok(true)
     }
 
-    /// Removes entries of the log before the newest checkpoint that is older than an hour; the rest of them with later versions.
+    /// Removes entries of the log before the newest checkpoint that is older than an hour: at most [`REMOVED_AT_ONCE`], and the rest with
+    /// later versions.
     pub(super) fn clean_log(&self) {
         if let Err(error) = self.try_clean_log() {
             tracing::warn!(url = %self.url, %error, "old entries of the log of a table could not be removed");

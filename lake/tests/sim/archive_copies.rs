@@ -254,3 +254,29 @@ fn an_archive_that_returns_to_a_place_that_a_copy_has_taken_over_moves_nothing_t
     assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
     assert_eq!(stored(&db), [0; 0]);
 }
+
+#[test]
+fn a_copy_that_is_refused_while_it_is_in_doubt_can_leave_the_place() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled_and_moved(&world);
+    world.clock.set(at(2 * HOUR));
+    let copied = Arc::new(Mutex::new(None));
+    let (fs, store, to) = (world.fs.clone(), world.store.clone(), copied.clone());
+    // The version after the file is not made, and the original tries again with another file.
+    world.store.after_put(".parquet", move || {
+        *to.lock().unwrap() = Some(fs.fork());
+        store.stop_after(Some(0));
+    });
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+    world.store.stop_after(None);
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
+    assert_eq!((stored(&db).len(), in_archive(&world.store).len()), (0, 40));
+    let beside = world.on(copied.lock().unwrap().take().unwrap()).open();
+    assert_eq!(beside.sweep().unwrap().counts.failed_rules, 1);
+    assert_eq!((stored(&beside).len(), all(&beside)), (30, numbers(0..40)));
+    into(&beside, OTHER);
+    assert_eq!(beside.sweep().unwrap().counts.failed_rules, 0);
+    assert_eq!(stored(&beside), [0; 0]);
+    beside.drop_collection("weather").unwrap();
+    assert_eq!((all(&db), in_archive(&world.store).len()), (numbers(0..40), 40));
+}

@@ -11,7 +11,7 @@ use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
 use roaring::{RoaringBitmap, RoaringTreemap};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const URL: &str = "s3://sim/table";
 /// How far ahead a version with an interval of a minute hides.
@@ -470,7 +470,7 @@ fn a_copy_that_slept_while_the_beginning_of_the_log_left_the_store_adds_nothing_
 }
 
 #[test]
-fn a_version_that_is_made_where_the_log_has_left_the_store_does_not_stay() {
+fn a_version_that_is_made_where_the_log_has_left_the_store_is_no_part_of_the_table() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
     weather(&db);
@@ -485,14 +485,23 @@ fn a_version_that_is_made_where_the_log_has_left_the_store_does_not_stay() {
     let meanwhile = world.on(world.fs.fork());
     drop(db);
     let db = meanwhile.open();
+    let others = Arc::new(Mutex::new(None));
+    let to = others.clone();
     world.store.after_put(".parquet", move || {
         db.publish("weather", URL, 60).unwrap();
         published_for(&meanwhile, &db, 1..6);
+        *to.lock().unwrap() = Some((db, meanwhile));
     });
     let told = asleep.publish_now("weather").unwrap_err().to_string();
     assert!(told.contains("a copy of this database publishes to this place"), "{told}");
-    let entries = entries(&store);
-    assert!(entries[0] > 10 && entries.is_sorted_by(|a, b| a + 1 == *b), "{entries:?}");
+    // It is no part of the table, and goes with what is before the next checkpoint.
+    let found = entries(&store);
+    assert!(found[0] < 10 && found[1] > 10, "{found:?}");
+    check_files(&store, "after its return");
+    let (db, meanwhile) = others.lock().unwrap().take().unwrap();
+    published_for(&meanwhile, &db, 6..8);
+    let found = entries(&store);
+    assert!(found[0] > 10 && found.is_sorted_by(|a, b| a + 1 == *b), "{found:?}");
 }
 
 #[test]
