@@ -3,8 +3,8 @@
 //!
 //! 1. An edit names what is moved before its file is uploaded: the *intent*, with a random number that the file's name and the
 //!    commit at the place carry. Whatever changes what an intent names takes it back with the same edit ([`gate::gate`]).
-//! 2. Once the commit may have been sent, nothing can take the intent back: such changes are refused until it is known whether the
-//!    place has the commit. Then the edit that drops the rows also names the version of the place that has them.
+//! 2. Once the commit may have been sent, nothing takes the intent back but an edit that leaves a place which refuses this database:
+//!    such changes are refused until it is known whether the place has the commit. Then the edit that drops the rows also names the version of the place that has them.
 //! 3. To know it, the place is claimed again: a claim is a commit too, so that an older one which is still under way fails.
 //! 4. Each archive is moved to by itself: a place that does not answer delays none of the others.
 //! 5. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two
@@ -208,11 +208,11 @@ pub struct ArchiveClaimed {
 /// What became of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveOutcome {
-    /// It was made with this version, which has its file, and another owner has claimed the place since.
+    /// It was made with this version, and the table has its file.
     Made(u64),
     /// The table does not have its file, and another owner has claimed the place since: this database cannot add it any more.
     Absent,
-    /// It may still be made, and the place refuses this database.
+    /// The place refuses this database, and it is not known whether the commit was made or will be.
     Refused,
     /// Nothing is known of it.
     Unknown,
@@ -387,7 +387,7 @@ struct Status {
     sent: Option<ArchiveNumber>,
     /// The number of a claim of this process that was not answered.
     claiming: Option<ArchiveNumber>,
-    /// Whether the last claim was refused by what the log of the place says.
+    /// Whether the last claim was refused by what the log of the place says, and what is being moved stayed in doubt.
     is_refused: bool,
     /// What keeps things from being moved.
     failed: Option<String>,

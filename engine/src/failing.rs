@@ -74,7 +74,8 @@ impl Failure {
             (Attempt::Succeeded, _) => None,
             (Attempt::Throttled, Some((before, last))) if is_within(last, 60, now) => Some(before.clone()),
             (Attempt::Throttled, throttled) => {
-                let since = throttled.map_or(now, |(before, _)| before.since);
+                let before = throttled.filter(|(_, last)| is_within(*last, THROTTLED_FOR, now));
+                let since = before.map_or(now, |(before, _)| before.since);
                 Some(Failure { since, error: THROTTLED.to_owned(), throttled: Some(now) })
             }
             (Attempt::Failed(error), _) => Some(match before.filter(|before| before.throttled.is_none()) {

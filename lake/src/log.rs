@@ -146,11 +146,12 @@ impl Log {
     /// What became of a commit of one of the owners in `known`.
     pub(crate) fn outcome(&self, known: &[ArchiveNumber], commit: ArchiveNumber) -> ArchiveOutcome {
         let is_known = |owner: &Owner| known.iter().any(|known| hex(known) == owner.number);
-        // The version that a commit was sent for is that of the other owner's claim or an earlier one: it is taken.
-        if self.owner.as_ref().is_none_or(is_known) {
-            return ArchiveOutcome::Unknown;
+        match self.added_by(commit) {
+            Some(version) => ArchiveOutcome::Made(version),
+            None if self.owner.as_ref().is_none_or(is_known) => ArchiveOutcome::Unknown,
+            // The commit was sent for a version no later than the claim of the other owner, so that version is taken.
+            None => ArchiveOutcome::Absent,
         }
-        self.added_by(commit).map_or(ArchiveOutcome::Absent, ArchiveOutcome::Made)
     }
 
     /// What a checkpoint of a version says.

@@ -38,26 +38,27 @@ struct State {
     stops_at: Option<u64>,
     bytes_read: u64,
     gets_at_once: usize,
-    after_put: Option<AfterPut>,
+    before_put: Option<AtPut>,
+    after_put: Option<AtPut>,
 }
 
 /// A request that changes an object, or removes it if there is no content.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Change {
     name: String,
     content: Option<Bytes>,
     if_absent: bool,
 }
 
-/// What is called once an object was stored whose name ends so.
-struct AfterPut {
+/// What is called once before or after an object is stored whose name ends so.
+struct AtPut {
     ends: String,
     call: Box<dyn FnOnce() + Send>,
 }
 
-impl fmt::Debug for AfterPut {
+impl fmt::Debug for AtPut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AfterPut").field("ends", &self.ends).finish_non_exhaustive()
+        f.debug_struct("AtPut").field("ends", &self.ends).finish_non_exhaustive()
     }
 }
 
@@ -83,11 +84,12 @@ impl State {
         if self.one_in == 0 || !self.next().is_multiple_of(self.one_in) {
             return Ok(Fate::Done);
         }
-        match self.next() % 5 {
+        match self.next() % 6 {
             0 => Err(StoreError::new("503 slow down")),
             1 => Ok(Fate::Lost),
             2 => Ok(Fate::Late),
             3 => Ok(Fate::Repeated),
+            4 => Ok(Fate::RepeatedLater),
             _ => Ok(Fate::Unanswered),
         }
     }
@@ -111,6 +113,10 @@ impl State {
                 self.store(&put);
                 Ok(self.store(&put))
             }
+            Fate::RepeatedLater => {
+                self.late.push(put.clone());
+                Ok(self.store(&put))
+            }
             Fate::Lost => Err(lost()),
             Fate::Unanswered => {
                 self.store(&put);
@@ -125,7 +131,7 @@ impl State {
 
     fn read(&mut self) -> Result<(), StoreError> {
         match self.begin()? {
-            Fate::Done | Fate::Repeated => Ok(()),
+            Fate::Done | Fate::Repeated | Fate::RepeatedLater => Ok(()),
             _ => Err(StoreError::new("the connection was lost")),
         }
     }
@@ -142,6 +148,8 @@ enum Fate {
     Late,
     /// It arrives twice, since no answer came in time, and the second one is answered.
     Repeated,
+    /// It is answered, and arrives again later.
+    RepeatedLater,
 }
 
 impl SimStore {
@@ -204,10 +212,19 @@ impl SimStore {
 
     /// Calls a function once, as soon as the next object is stored whose name ends so.
     pub fn after_put(&self, ends: &str, call: impl FnOnce() + Send + 'static) {
-        self.0.lock().after_put = Some(AfterPut { ends: ends.to_owned(), call: Box::new(call) });
+        self.0.lock().after_put = Some(AtPut { ends: ends.to_owned(), call: Box::new(call) });
+    }
+
+    /// Calls a function once, just before the next object is stored whose name ends so.
+    pub fn before_put(&self, ends: &str, call: impl FnOnce() + Send + 'static) {
+        self.0.lock().before_put = Some(AtPut { ends: ends.to_owned(), call: Box::new(call) });
     }
 
     fn put_and_call(&self, name: &str, content: Bytes, if_absent: bool) -> Result<bool, StoreError> {
+        let before = self.0.lock().before_put.take_if(|before| name.ends_with(&before.ends));
+        if let Some(before) = before {
+            (before.call)();
+        }
         let (done, after) = {
             let mut state = self.0.lock();
             let done = state.change(Change { name: name.to_owned(), content: Some(content), if_absent });

@@ -40,6 +40,8 @@ pub struct Table {
     written: AtomicU64,
     /// Whether a request to make a version failed, which may have its effect later.
     may_arrive: AtomicBool,
+    /// Whether the last claim was refused by what the log says, rather than by a request that failed.
+    is_refused: AtomicBool,
     /// What was last written beside a published table, by name.
     views: Mutex<HashMap<String, String>>,
     /// Files that were removed from the table and are removed from the store too.
@@ -60,6 +62,7 @@ impl Table {
             unneeded: Mutex::default(),
             written: AtomicU64::new(0),
             may_arrive: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
             views: Mutex::default(),
         }
     }
@@ -71,7 +74,7 @@ impl Table {
         }
         while last.is_none_or(|last| log.next <= last) {
             let Some(content) = self.store.get(&name_of(log.next))? else { break };
-            log.apply(&content).map_err(|what| self.error(&what))?;
+            log.apply(&content).map_err(|what| self.refused(self.error(&what)))?;
         }
         match last.filter(|last| log.next <= *last) {
             None => Ok(()),
@@ -149,6 +152,12 @@ impl Table {
         }
     }
 
+    /// An error about what the log says, for those who claim the table.
+    fn refused(&self, error: StoreError) -> StoreError {
+        self.is_refused.store(true, Ordering::Relaxed);
+        error
+    }
+
     fn error(&self, what: &str) -> StoreError {
         StoreError::new(&format!("{}: {what}", self.url))
     }
@@ -206,9 +215,10 @@ impl Table {
 impl ArchivePlace for Table {
     fn claim(&self, claim: &ArchiveClaim) -> Result<ArchiveClaimed, SinkError> {
         let mut log = self.log.lock();
+        self.is_refused.store(false, Ordering::Relaxed);
         loop {
             self.refresh(&mut log, None)?;
-            self.check_claim(&log, claim)?;
+            self.check_claim(&log, claim).map_err(|error| self.refused(error))?;
             let schema = joined(None, &claim.schema)?;
             let of = owned_by(&claim.identity, claim.collection);
             let content = log.claim(&of, claim.owner, schema, self.store.now());
@@ -261,11 +271,11 @@ impl ArchivePlace for Table {
 
     fn outcome(&self, claim: &ArchiveClaim) -> ArchiveOutcome {
         let log = self.log.lock();
-        // Before the version that the database knows, its owners may be numbers that it no longer knows as its own.
+        // Owners before the version that the database knows may be its own earlier numbers, which it has forgotten.
         let is_read = claim.version.is_some_and(|version| version < log.next);
-        let Some(commit) = claim.commit.filter(|_| is_read) else { return ArchiveOutcome::Unknown };
-        match log.outcome(&claim.known, commit) {
-            ArchiveOutcome::Unknown if self.check_claim(&log, claim).is_err() => ArchiveOutcome::Refused,
+        let known = claim.commit.filter(|_| is_read).map(|commit| log.outcome(&claim.known, commit));
+        match known.unwrap_or(ArchiveOutcome::Unknown) {
+            ArchiveOutcome::Unknown if self.is_refused.load(Ordering::Relaxed) => ArchiveOutcome::Refused,
             outcome => outcome,
         }
     }

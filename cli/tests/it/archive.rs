@@ -94,6 +94,35 @@ fn an_archive_is_compared_with_its_checksums() {
 }
 
 #[test]
+fn each_measurement_is_once_in_a_union_with_its_archive_at_every_instant() {
+    let machine = Machine::new();
+    let union = |now: &str| {
+        let all = "SELECT n, door FROM doors UNION ALL SELECT n, door FROM archived('doors') ORDER BY n, door";
+        machine.out("db", &["sql", all, "--format", "csv", "--now", now])
+    };
+    let rows = |days: u32| {
+        let of_day = |day: u32| format!("{day},back\n{day},front\n");
+        format!("n,door\n{}", (1..=days).map(of_day).collect::<String>())
+    };
+    let days = |day: u32| {
+        machine.sql("db", &format!("INSERT INTO doors (t, door, n) VALUES ('2024-01-{day:02}T10:00:00Z', 'front', {day}), ('2024-01-{day:02}T11:00:00Z', 'back', {day})"));
+    };
+    for day in 1..=3 {
+        days(day);
+        // Before one of them expires, between both, and when both have expired; before a sweep and after it.
+        for is_swept in [false, true] {
+            if is_swept {
+                machine.out("db", &["sweep"]);
+            }
+            for hour in ["10:30", "11:30", "12:30"] {
+                assert_eq!(union(&format!("2024-01-{day:02}T{hour}:00Z")), rows(day), "{day} {hour} {is_swept}");
+            }
+        }
+    }
+    assert_eq!(machine.files().len(), 3);
+}
+
+#[test]
 fn leftovers_of_an_hour_ago_are_removed_from_an_archive() {
     let machine = Machine::new();
     machine.expire("db", 1);

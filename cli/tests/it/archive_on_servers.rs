@@ -1,7 +1,7 @@
 //! `ebbtide archive` against servers of object storage.
 
 use crate::cli::{Output, inside};
-use crate::stores::{MINISTACK, MOTO, azure, python_with, s3, store_of};
+use crate::stores::{BUSY_MOTO, MINISTACK, MOTO, azure, python_with, s3, store_of};
 use futures::TryStreamExt;
 use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -126,4 +126,31 @@ fn the_commands_of_an_archive_do_their_work_on_another_s3_server() {
 fn the_commands_of_an_archive_do_their_work_on_an_azure_server() {
     let Some(server) = azure() else { return };
     server.run_test(ON_A_SERVER);
+}
+
+/// The part that needs a server which refuses requests at first.
+#[test]
+fn on_a_busy_server() {
+    let Ok(url) = std::env::var("EBBTIDE_LAKE_URL") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = inside(folder.path(), &[&["--db", "db"], args].concat(), "");
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        output.stdout
+    };
+    let archive =
+        "CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door') EXPIRE AFTER 1 HOUR INTO 'URL/archive'";
+    run(&["sql", &archive.replace("URL", &url)]);
+    run(&["sql", "INSERT INTO doors (t, door, n) VALUES ('2024-01-01T10:00:00Z', 'front', 1)"]);
+    run(&["sweep"]);
+    let status = run(&["status"]);
+    let told = format!("note: the archive of doors at {url}/archive has been throttled since 2");
+    assert!(status.contains(&told), "{status}");
+    assert!(run(&["metrics"]).contains("ebbtide_place_throttled{what=\"archive of doors\","));
+}
+
+#[test]
+fn the_status_says_that_a_busy_server_refuses_requests() {
+    let Some(python) = python_with("moto.server") else { return };
+    s3(&python, &BUSY_MOTO.replace("number == 20", "number == 3")).run_test("archive_on_servers::on_a_busy_server");
 }

@@ -7,6 +7,7 @@ mod archive;
 mod archive_on_servers;
 mod bombs;
 mod cli;
+mod copies;
 mod documents;
 mod dump;
 mod frictions_import;

@@ -43,14 +43,18 @@ pub(crate) fn gate(state: &State, ops: &mut Vec<Op>) -> Result<()> {
             if ops.iter().any(is_own) || !ops.iter().any(|op| changes(op, collection.id, intent)) {
                 continue;
             }
-            // A place that refuses this database may have the rows or not: it is not looked at any more once it was left.
+            // Whether a place that refuses this database has the rows does not matter once the archive has left it.
             let is_left = || {
                 collection.archiving.of(archive.url).is_refused
                     && ops.iter().any(|op| leaves(op, collection.id, &archive))
             };
             if collection.is_in_doubt(archive.url, intent) && !is_left() {
+                let why = match collection.archiving.of(archive.url).is_refused {
+                    true => "refuses this database: name a new place",
+                    false => "has not answered yet: try again",
+                };
                 let what = format!(
-                    "measurements of '{}' are being moved to its archive {}, which has not answered yet: try again",
+                    "measurements of '{}' are being moved to its archive {}, which {why}",
                     collection.name, archive.url
                 );
                 return Err(Error::new(Code::IllegalOperation, what));
@@ -79,6 +83,10 @@ pub(crate) fn may_leave_places(ops: &[Op]) -> Vec<u64> {
 fn leaves(op: &Op, id: u64, archive: &Archive<'_>) -> bool {
     match op {
         Op::DropCollection { id: dropped } => *dropped == id,
+        // Without the index.
+        Op::PutCollection(record) => {
+            record.id == id && archive.index.is_some_and(|index| record.rules.find(Some(index)).is_none())
+        }
         Op::SetExpireInto { collection, url } => {
             *collection == id && archive.index.is_none() && url.as_deref() != Some(archive.url)
         }

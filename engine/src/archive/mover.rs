@@ -298,7 +298,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Settles what is being moved after a claim that failed, if another owner has claimed the place since.
+    /// Settles what is being moved after a claim that failed, if the log that was read tells what became of it.
     fn settle(&self, place: &dyn ArchivePlace, claim: &ArchiveClaim, dropped: &mut Visit) -> Result<(), Stopped> {
         let outcome = place.outcome(claim);
         self.slot.set(self.url, |status| status.is_refused = outcome == ArchiveOutcome::Refused);
@@ -313,7 +313,7 @@ impl Mover<'_> {
                 let archive = ArchiveRecord { version: Some(version), ..record.without_intent() };
                 dropped.add(&self.drop_moved(intent, archive)?);
             }
-            // The file stays until a vacuum: a copy that has the same intent may own the place, and commit it.
+            // The file stays until a vacuum: the place is not this database's.
             ArchiveOutcome::Absent => self.record(|archive| archive.intent = None)?,
             ArchiveOutcome::Refused | ArchiveOutcome::Unknown => return Ok(()),
         }

@@ -2,8 +2,8 @@
 //!
 //! The entries before a checkpoint that is older than an hour are removed, the oldest first, so that what has expired is not named for
 //! longer. A process that knows the log only up to an entry that was removed since must not continue there: a number that is free again
-//! is not the next one. So what is known of the log counts only while its newest entry is there and no checkpoint is newer, and a version
-//! only if that is so of the one before it after it was made.
+//! is not the next one. So what is known of the log counts only while its newest entry is there and no checkpoint is newer. After a version
+//! was made, the same is checked of the version before it.
 
 use super::{Table, UNNAMED_FOR};
 use crate::checkpoint;
@@ -31,17 +31,18 @@ pub(super) struct Unneeded {
 impl Table {
     /// Reads versions that are not known yet, up to the newest. What was known before is forgotten if it is not part of the table any more.
     pub(super) fn refresh_newest(&self, log: &mut Log) -> Result<(), SinkError> {
-        loop {
+        for _ in 0..2 {
             self.refresh(log, None)?;
             if log.next == 0 || self.is_part(log.next - 1, log.newest)? {
                 return Ok(());
             }
             *log = Log::default();
         }
+        Err(self.error("entries of its log are missing: it ends before its newest checkpoint").into())
     }
 
-    /// Whether the entry of a version, with this CRC-32, is there, and no checkpoint is newer. What this process does not know yet may
-    /// follow the version, but nothing that it does not know comes before.
+    /// Whether the entry of a version, with this CRC-32, is there, and no checkpoint is newer. Later entries may be unknown to this process,
+    /// but no earlier one is.
     fn is_part(&self, version: u64, crc: Option<u32>) -> Result<bool, StoreError> {
         let is_it = |found: Bytes| crc.is_none_or(|crc| crc == crc32fast::hash(&found));
         Ok(self.newest_checkpoint()?.is_none_or(|newest| newest <= version)
@@ -53,8 +54,8 @@ impl Table {
         Ok(self.store.get(checkpoint::LAST)?.and_then(|pointer| checkpoint::version_of(&pointer)))
     }
 
-    /// Makes the next version, if nobody else has; returns whether it was made. An entry where a number was free again is no part of the
-    /// table. It goes with those before the next checkpoint.
+    /// Makes the next version, if nobody else has; returns whether it was made. An entry that took a number which had become free is not part
+    /// of the table. It is removed with the entries before the next checkpoint.
     pub(super) fn put_published(&self, log: &mut Log, content: &str, may_vacuum: bool) -> Result<bool, SinkError> {
         let (version, before) = (log.next, log.newest);
         if !self.put(log, content)? {

@@ -78,6 +78,29 @@ print('port', server.get_host_and_port()[1], flush=True)
 threading.Event().wait()
 ";
 
+/// The same, but from the twentieth request on all requests are refused for five seconds because there are too many.
+pub(crate) const BUSY_MOTO: &str = "
+import itertools, time
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+application = DomainDispatcherApplication(create_backend_app)
+requests = itertools.count(1)
+ends = 0
+def busy(environ, start_response):
+    global ends
+    number = next(requests)
+    if number == 20:
+        ends = time.monotonic() + 5
+    if time.monotonic() >= ends:
+        return application(environ, start_response)
+    environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
+    start_response('503 Slow Down' if number % 2 else '429 Too Many Requests', [('Content-Length', '0')])
+    return []
+server = make_server('127.0.0.1', 0, busy, threaded=True)
+print('port', server.port, flush=True)
+server.serve_forever()
+";
+
 /// The same by another program, which takes a port and does not choose one.
 pub(crate) const MINISTACK: &str = "
 import os, socket, sys

@@ -1,6 +1,6 @@
 //! A database and a copy of its folder, which both archive to the same place.
 
-use crate::archive::{all, both, filled, numbers, state_of, values};
+use crate::archive::{all, both, filled, filled_with_index, numbers, state_of, values};
 use crate::world::{HOUR, OTHER, World, at, check_files, log_of, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt};
 use ebbtide::fs::sim::Variant;
@@ -262,8 +262,8 @@ fn a_copy_that_is_refused_while_it_is_in_doubt_can_leave_the_place() {
     world.clock.set(at(2 * HOUR));
     let copied = Arc::new(Mutex::new(None));
     let (fs, store, to) = (world.fs.clone(), world.store.clone(), copied.clone());
-    // The version after the file is not made, and the original tries again with another file.
-    world.store.after_put(".parquet", move || {
+    // The file is not stored, and the original tries again with another one.
+    world.store.before_put(".parquet", move || {
         *to.lock().unwrap() = Some(fs.fork());
         store.stop_after(Some(0));
     });
@@ -274,9 +274,55 @@ fn a_copy_that_is_refused_while_it_is_in_doubt_can_leave_the_place() {
     let beside = world.on(copied.lock().unwrap().take().unwrap()).open();
     assert_eq!(beside.sweep().unwrap().counts.failed_rules, 1);
     assert_eq!((stored(&beside).len(), all(&beside)), (30, numbers(0..40)));
+    let error = beside.collection("weather").unwrap().delete(&Filter::eq("v", Value::Int(29))).unwrap_err();
+    assert!(error.to_string().contains("refuses this database: name a new place"), "{error}");
     into(&beside, OTHER);
     assert_eq!(beside.sweep().unwrap().counts.failed_rules, 0);
     assert_eq!(stored(&beside), [0; 0]);
     beside.drop_collection("weather").unwrap();
     assert_eq!((all(&db), in_archive(&world.store).len()), (numbers(0..40), 40));
+}
+
+#[test]
+fn a_copy_drops_what_the_original_has_committed_although_it_is_refused() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled_and_moved(&world);
+    world.clock.set(at(2 * HOUR));
+    let copied = Arc::new(Mutex::new(None));
+    let (fs, to) = (world.fs.clone(), copied.clone());
+    world.store.after_put(".parquet", move || *to.lock().unwrap() = Some(fs.fork()));
+    db.sweep().unwrap();
+    // Under the number that the copy knows.
+    db.collection("weather").unwrap().insert_documents(&[reading(5, 40)]).unwrap();
+    db.sweep().unwrap();
+    assert_eq!((all(&db), in_archive(&world.store).len()), (numbers(0..41), 41));
+    let beside = world.on(copied.lock().unwrap().take().unwrap()).open();
+    assert_eq!(stored(&beside).len(), 30);
+    assert_eq!(beside.sweep().unwrap().counts.failed_rules, 1);
+    assert_eq!((stored(&beside).len(), all(&beside)), (0, numbers(0..40)));
+    into(&beside, OTHER);
+    assert_eq!(beside.verify().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn an_index_whose_archive_refuses_the_database_can_be_dropped() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = filled_with_index(&world, true);
+    db.collection("weather").unwrap().insert_documents(&[reading(-10 * HOUR, 30)]).unwrap();
+    db.sweep().unwrap();
+    world.clock.set(at(2 * HOUR));
+    let copied = Arc::new(Mutex::new(None));
+    let (fs, store, to) = (world.fs.clone(), world.other.clone(), copied.clone());
+    world.other.before_put(".parquet", move || {
+        *to.lock().unwrap() = Some(fs.fork());
+        store.stop_after(Some(0));
+    });
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 1);
+    world.other.stop_after(None);
+    assert_eq!(db.sweep().unwrap().counts.failed_rules, 0);
+    let beside = world.on(copied.lock().unwrap().take().unwrap()).open();
+    assert!(beside.sweep().unwrap().counts.failed_rules > 0);
+    assert!(!stored(&beside).is_empty());
+    beside.drop_rule("weather", "short").unwrap();
+    assert_eq!(beside.verify().unwrap().faults, Vec::<String>::new());
 }

@@ -1,11 +1,12 @@
 //! Archives through power cuts, lost requests and random runs.
 
-use crate::archive::{all, all_here, archived, both, filled, filled_with_index, numbers, state_of};
+use crate::archive::{all, all_here, archived, both, filled, filled_with_index, numbers};
 use crate::world::{HOUR, OTHER, World, at, check_files, random, reading, seeds};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Filter, Precision, RuleChange, RuleSelector, Timestamp, Value};
 use ebbtide::{ArchivePlaces, CollectionChange, Database, HoldOptions};
 use ebbtide_lake::sim::{SimLake, SimStore};
+use std::sync::{Arc, Mutex};
 
 /// Makes the readings.
 type Fill = fn(&World) -> Database;
@@ -61,20 +62,73 @@ fn a_power_cut_at_any_step_leaves_each_measurement_once() {
 
 #[test]
 fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
-    for (fill, requests) in FILLS.iter().flat_map(|fill| (0..12).map(move |requests| (fill, requests))) {
-        let world = World::new(SimStore::new(requests, 0));
-        let db = fill(&world);
+    for fill in FILLS {
+        // Of how many requests the first ones arrive, and whether the sweep moves everything.
+        let swept = |requests: Option<u64>| {
+            let world = World::new(SimStore::new(requests.unwrap_or(0), 0));
+            let db = fill(&world);
+            world.clock.set(at(2 * HOUR));
+            for store in [&world.store, &world.other] {
+                store.stop_after(requests);
+            }
+            let report = db.sweep().unwrap();
+            (world, db, report.counts.failed_rules == 0)
+        };
+        let (world, ..) = swept(None);
+        let all_requests = world.store.requests().max(world.other.requests());
+        assert!(all_requests > 5, "{all_requests}");
+        for requests in 0..=all_requests {
+            let (world, db, is_done) = swept(Some(requests));
+            assert_eq!(is_done, requests == all_requests, "after {requests} requests");
+            let infos = db.snapshot().collection("weather").unwrap().rule_infos().unwrap();
+            let fails = infos.iter().any(|info| info.state.contains("failed: the store is away"));
+            assert_eq!(fails, !is_done, "{infos:?}");
+            for store in [&world.store, &world.other] {
+                store.stop_after(None);
+            }
+            assert_eq!(all(&db), numbers(0..30), "after {requests} requests");
+            drop(db);
+            let db = finish(&world);
+            assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after {requests} requests");
+        }
+    }
+}
+
+#[test]
+fn what_changes_between_a_commit_and_the_drop_waits_until_the_commit_is_known() {
+    type Change = fn(&Database) -> ebbtide::Result<()>;
+    let longer: Change = |db| {
+        let longer = CollectionChange { expire_after_seconds: Some(Some(9 * HOUR)), ..CollectionChange::default() };
+        db.modify_collection("weather", &longer, None).map(drop)
+    };
+    let changes: [Change; 3] = [
+        |db| db.collection("weather")?.delete(&Filter::eq("v", Value::Int(29))).map(drop),
+        |db| db.create_hold("case", "weather", HoldOptions::new("a case")),
+        longer,
+    ];
+    for change in changes {
+        let world = World::new(SimStore::new(1, 0));
+        let db = filled(&world);
         world.clock.set(at(2 * HOUR));
-        for store in [&world.store, &world.other] {
-            store.stop_after(Some(requests));
-        }
-        let report = db.sweep().unwrap();
-        if report.counts.failed_rules > 0 {
-            assert!(state_of(&db).contains("failed: the store is away"), "{}", state_of(&db));
-        }
+        let disk = Arc::new(Mutex::new(None));
+        let (fs, copied, store) = (world.fs.clone(), disk.clone(), world.store.clone());
+        // The disk at the moment at which the place has the rows, and they are not dropped yet.
+        world.store.after_put(".parquet", move || {
+            store.after_put(".json", move || *copied.lock().unwrap() = Some(fs.fork()));
+        });
+        db.sweep().unwrap();
         drop(db);
-        let db = finish(&world);
-        assert_eq!((all(&db), archived(&db)), (numbers(0..30), 30), "after {requests} requests");
+        let crashed = world.on(disk.lock().unwrap().take().unwrap());
+        let db = crashed.open();
+        assert_eq!((all_here(&db), all(&db)), (numbers(0..30), numbers(0..30)));
+        assert_eq!(change(&db).unwrap_err().code(), Code::IllegalOperation);
+        db.collection("weather").unwrap().insert_documents(&[reading(5, 30)]).unwrap();
+        assert_eq!(all(&db), numbers(0..31));
+        db.sweep().unwrap();
+        assert_eq!((all(&db), all_here(&db)), (numbers(0..31), Vec::new()));
+        change(&db).unwrap();
+        db.sweep().unwrap();
+        assert_eq!((all(&db), archived(&db)), (numbers(0..31), 31));
     }
 }
 
@@ -103,6 +157,15 @@ fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
                 here.extend(expired);
                 here.sort_unstable();
                 assert!(here.is_sorted_by(|a, b| a < b), "seed {seed}: {here:?}");
+                // Nothing is missing but what was deleted, expired without an archive, or was kept for long enough.
+                let is_old = |v: i64| {
+                    let keep = if kind > 0 && v % 3 == 0 { index_keep } else { keep };
+                    let time = times[usize::try_from(v).unwrap()];
+                    keep.is_some_and(|keep| time + keep <= HOUR + round * 700)
+                };
+                let is_missing = |v: &i64| !here.contains(v) && !deleted.contains(v) && (kind < 2 || v % 3 == 0);
+                let missing: Vec<i64> = (0..inserted).filter(is_missing).collect();
+                assert!(missing.iter().all(|v| is_old(*v)), "seed {seed}, round {round}: {missing:?}");
             }
             match next(9) {
                 0 => {

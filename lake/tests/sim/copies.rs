@@ -9,7 +9,7 @@ use ebbtide::{Builder, CollectionOptions, Database, DocumentsOptions, ScanReques
 use ebbtide_lake::sim::SimStore;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 pub(crate) const URL: &str = "s3://sim/copy";
@@ -23,6 +23,9 @@ pub(crate) fn builder(machine: &World) -> Builder {
 pub(crate) fn open(machine: &World) -> Database {
     builder(machine).open().unwrap()
 }
+
+/// Where a table is published.
+const TABLE: &str = "s3://sim/table";
 
 pub(crate) fn shipper_of(machine: &World, keep: Option<u64>) -> Shipper {
     let options = ShipOptions { keep: keep.map(Duration::from_secs), ..ShipOptions::default() };
@@ -168,6 +171,7 @@ fn a_promoted_replica_is_the_only_primary() {
     let mut shipper = shipper_of(&machine, None);
     let c = weather(&db);
     c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    db.publish("weather", TABLE, 60).unwrap();
     shipper.ship_now().unwrap();
     let beside = machine.another();
     drop(builder(&beside).follow(URL).unwrap());
@@ -184,12 +188,17 @@ fn a_promoted_replica_is_the_only_primary() {
     new.collection("weather").unwrap().insert_documents(&[reading(5, 200)]).unwrap();
     new.flush().unwrap();
     new_shipper.ship_now().unwrap();
+    let published = new.publish_now("weather").unwrap();
+    assert_eq!(published.measurements, 31);
 
     let error = shipper.ship_now().unwrap_err();
     assert_eq!(error.code(), Code::NotWritable, "{error}");
     let lost = "what was acknowledged here after 2024-01-01T00:00:00Z is not in the copy (measurements and changed documents in the log: 1)";
     assert!(error.to_string().contains(lost), "{error}");
     assert_eq!(db.create_collection("x", CollectionOptions::new("t")).unwrap_err().code(), Code::NotWritable);
+    assert_eq!(db.sweep().unwrap_err().code(), Code::NotWritable);
+    assert_eq!(db.publish_now("weather").unwrap_err().code(), Code::NotWritable);
+    assert_eq!(new.publish_now("weather").unwrap().measurements, published.measurements);
     drop((c, db));
     assert_eq!(builder(&machine).open().unwrap_err().code(), Code::NotWritable);
     let detached = builder(&machine).detach().open().unwrap();
@@ -283,6 +292,35 @@ fn of_three_that_are_promoted_at_the_same_time_one_is_the_primary() {
         new.collection("weather").unwrap().insert_documents(&[reading(5, 200)]).unwrap();
         shipper_of(winner, None).ship_now().unwrap();
         assert_eq!(content(&restored_from(&machine, None).1, at(0)), content(&new, at(0)), "round {round}");
+    }
+}
+
+#[test]
+fn of_two_that_take_the_same_epoch_one_ships() {
+    for round in 0..3 {
+        let machine = World::new(SimStore::new(round, 0));
+        let db = open(&machine);
+        weather(&db);
+        if round > 0 {
+            shipper_of(&machine, None).ship_now().unwrap();
+        }
+        let mut late = shipper_of(&machine, None);
+        let mut quick = shipper_of(&machine, None);
+        // Both have seen the same newest epoch when the other one creates the next.
+        let epoch = format!("epochs/{:010}", 1 + u64::from(round > 0));
+        let taken = Arc::new(Mutex::new(None));
+        let to = taken.clone();
+        machine.store.before_put(&epoch, move || {
+            let shipped = quick.ship_now().unwrap();
+            *to.lock().unwrap() = Some((quick, shipped));
+        });
+        let error = late.ship_now().unwrap_err();
+        assert_eq!(error.code(), Code::LockBusy, "{error}");
+        let (mut quick, shipped) = taken.lock().unwrap().take().unwrap();
+        assert_eq!(shipped.epoch, 1 + u64::from(round > 0));
+        weather(&db).insert_documents(&[reading(1, 1)]).unwrap();
+        quick.ship_now().unwrap();
+        assert_eq!(content(&restored_from(&machine, None).1, at(1)), content(&db, at(1)));
     }
 }
 

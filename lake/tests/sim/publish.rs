@@ -399,6 +399,18 @@ fn the_beginning_of_a_log_leaves_the_store() {
 }
 
 #[test]
+fn a_log_that_ends_before_its_newest_checkpoint_is_an_error() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    weather(&db);
+    db.publish("weather", URL, 60).unwrap();
+    world.store.tamper("_delta_log/_last_checkpoint", bytes::Bytes::from_static(b"{\"version\":7,\"size\":9}"));
+    let told = db.publish_now("weather").unwrap_err().to_string();
+    assert!(told.contains("entries of its log are missing"), "{told}");
+    assert_eq!(entries(&world.store), [0]);
+}
+
+#[test]
 fn a_long_log_leaves_the_store_with_several_versions() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
@@ -528,6 +540,47 @@ fn a_clock_that_jumps_while_a_table_is_published_removes_no_file_and_its_return_
     assert_eq!(db.sweep().unwrap().held, None);
     db.publish_now("weather").unwrap();
     assert_eq!(world.published(), (0..30).collect::<Vec<_>>());
+
+    // It jumps while a file is uploaded: the version has what was visible when it was begun.
+    db.collection("weather").unwrap().insert_documents(&[reading(200, 30)]).unwrap();
+    let clock = world.clock.clone();
+    world.store.after_put(".parquet", move || clock.jump(wrong));
+    db.publish_now("weather").unwrap();
+    assert_eq!(world.published(), (0..31).collect::<Vec<_>>());
+    let before = files(&world);
+    world.store.advance(2 * 3_600_000);
+    db.publish_now("weather").unwrap();
+    assert!(db.sweep().unwrap().held.is_some());
+    assert!(before.iter().all(|file| files(&world).contains(file)));
+    world.clock.jump(at(300));
+    assert_eq!(db.sweep().unwrap().held, None);
+    db.publish_now("weather").unwrap();
+    assert_eq!(world.published(), (0..31).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_store_that_is_away_for_a_day_costs_the_table_nothing_but_lag() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = weather(&db);
+    c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+    db.publish("weather", URL, 60).unwrap();
+    let before = world.published();
+    world.store.set_away(true);
+    for hour in 1..=24 {
+        world.clock.set(at(hour * HOUR));
+        world.store.advance(3_600_000);
+        c.insert_documents(&[reading(hour * HOUR, 30 + hour)]).unwrap();
+        db.compact(None).unwrap();
+        db.sweep().unwrap();
+        assert_eq!(db.publish_now("weather").unwrap_err().code(), Code::HostUnreachable);
+        assert_eq!(world.published(), before);
+    }
+    world.store.set_away(false);
+    db.publish_now("weather").unwrap();
+    assert_eq!(world.published(), visible(&db, at(24 * HOUR + AHEAD)));
+    check_files(&world.store, "after a day");
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
 }
 
 #[test]
