@@ -344,6 +344,10 @@ fn check_three_workers(shipped: &Shipped) {
     for ((statement, alone), shared) in statements.iter().zip(alone).zip(shared) {
         agree(statement, alone, shared);
     }
+    let explain = "EXPLAIN SELECT station, sum(temp) FROM archived('old') GROUP BY station";
+    let plan = shipped.run(&["sql", "--follow", &shipped.url, "--workers", &addresses(&workers), explain]);
+    let scan = plan.lines().find(|line| line.starts_with("- distributedleaf: "));
+    assert!(scan.is_some_and(|scan| scan.ends_with(", archived")) && plan.contains("input_tasks=3"), "{plan}");
     for worker in workers {
         let (code, log) = worker.end();
         assert_eq!((code, log.as_str()), (Some(0), ""));

@@ -94,6 +94,58 @@ fn a_request_that_does_not_arrive_leaves_each_measurement_once() {
     }
 }
 
+/// Thirty readings in an archive that have been kept for long enough, and ten that have expired since.
+fn kept(world: &World) -> Database {
+    let db = filled(world);
+    let keep = CollectionChange { keep_seconds: Some(Some(3 * HOUR)), ..CollectionChange::default() };
+    db.modify_collection("weather", &keep, None).unwrap();
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    let later: Vec<_> = (30..40).map(|v| reading(3 * HOUR + v, v)).collect();
+    db.collection("weather").unwrap().insert_documents(&later).unwrap();
+    world.clock.set(at(5 * HOUR));
+    // Nobody reads the version of then any more when it is removed.
+    world.store.advance(2 * HOUR * 1000);
+    db
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_removal_by_keep_leaves_a_whole_archive() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = kept(&world);
+    let (steps, requests) = (world.fs.mutating_ops(), world.store.requests());
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(30..40), 10));
+    let (steps, requests) = (world.fs.mutating_ops() - steps, world.store.requests() - requests);
+    assert!(steps > 5 && requests > 5, "{steps} {requests}");
+    let of_the_disk = (0..steps).map(|step| (Some(step), None));
+    for (step, request) in of_the_disk.chain((0..requests).map(|request| (None, Some(request)))) {
+        let world = World::new(SimStore::new(1, 0));
+        let db = kept(&world);
+        if let Some(step) = step {
+            world.fs.stop_after(step);
+        }
+        world.store.stop_after(request);
+        drop(db.sweep());
+        world.store.stop_after(None);
+        check_files(&world.store, &format!("{step:?} {request:?}"));
+        let after = world.on(world.fs.crash(Variant::V0, step.unwrap_or(0)));
+        drop(db);
+        let found = all(&after.open());
+        assert!(found == numbers(30..40) || found == numbers(0..40), "{step:?} {request:?}: {found:?}");
+        let db = finish(&after);
+        assert_eq!((all(&db), archived(&db)), (numbers(30..40), 10), "{step:?} {request:?}");
+        check_files(&after.store, &format!("{step:?} {request:?}, at the end"));
+        // Two hours later the file is gone.
+        after.store.advance(2 * HOUR * 1000);
+        db.sweep().unwrap();
+        let snapshot = db.snapshot().collection("weather").unwrap();
+        snapshot.archive_place("s3://sim/archive").unwrap().vacuum().unwrap();
+        let files = after.store.names().into_iter().filter(|name| name.ends_with(".parquet"));
+        assert_eq!(files.count(), 1, "{step:?} {request:?}");
+    }
+}
+
 #[test]
 fn what_changes_between_a_commit_and_the_drop_waits_until_the_commit_is_known() {
     type Change = fn(&Database) -> ebbtide::Result<()>;

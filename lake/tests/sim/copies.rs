@@ -296,6 +296,57 @@ fn of_three_that_are_promoted_at_the_same_time_one_is_the_primary() {
 }
 
 #[test]
+fn a_crash_at_any_request_of_the_removal_of_old_pieces_keeps_what_is_to_be_kept() {
+    // A week, of which two days are kept, and the database of the eighth day.
+    let week = |machine: &World| {
+        let db = open(machine);
+        let c = weather(&db);
+        let mut history = Vec::new();
+        for day in 0..8_i64 {
+            let now = day * 24 * HOUR;
+            machine.clock.set(at(now));
+            c.insert_documents(&(0..5).map(|v| reading(now, day * 5 + v)).collect::<Vec<_>>()).unwrap();
+            db.flush().unwrap();
+            db.sweep().unwrap();
+            if day < 7 {
+                shipper_of(machine, Some(2 * 86_400)).ship_now().unwrap();
+                history.push((now, content(&db, at(0))));
+            }
+        }
+        (db, history)
+    };
+    let machine = World::new(SimStore::new(1, 0));
+    let (_db, history) = week(&machine);
+    let (requests, before) = (machine.store.requests(), machine.store.names());
+    shipper_of(&machine, Some(2 * 86_400)).ship_now().unwrap();
+    let requests = machine.store.requests() - requests;
+    let after = machine.store.names();
+    assert!(before.iter().filter(|name| !after.contains(name)).count() > 2, "{before:?} {after:?}");
+    for request in 0..=requests {
+        let machine = World::new(SimStore::new(1, 0));
+        let (db, _) = week(&machine);
+        machine.store.stop_after(Some(request));
+        drop(shipper_of(&machine, Some(2 * 86_400)).ship_now());
+        machine.store.stop_after(None);
+        let check = |what: &str| {
+            for (now, expected) in &history[5..] {
+                let (_, restored) = restored_from(&machine, Some(at(*now + 1)));
+                assert_eq!(content(&restored, at(0)), *expected, "{what}, request {request}, as of {now}");
+            }
+        };
+        check("after the crash");
+        shipper_of(&machine, Some(2 * 86_400)).ship_now().unwrap();
+        check("later");
+        let (_, restored) = restored_from(&machine, None);
+        assert_eq!(content(&restored, at(0)), content(&db, at(0)), "request {request}");
+        // Nothing stays for ever.
+        let left = machine.store.names();
+        let is_left = |name: &&String| !after.contains(name) && before.contains(name);
+        assert_eq!(left.iter().filter(is_left).collect::<Vec<_>>(), Vec::<&String>::new(), "request {request}");
+    }
+}
+
+#[test]
 fn of_two_that_take_the_same_epoch_one_ships() {
     for round in 0..3 {
         let machine = World::new(SimStore::new(round, 0));
