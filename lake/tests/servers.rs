@@ -298,6 +298,7 @@ fn other_programs_find_in_a_published_table_what_is_visible_in_a_hundred_states(
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "writes files as another program does")]
 fn other_programs_read_a_table_whose_old_log_entries_were_removed() {
     let store = SimStore::new(1, 0);
     let clock = VirtualClock::new(at(0));
@@ -462,6 +463,7 @@ fn on_a_server() {
 }
 
 /// Checks the views of a table on a server.
+#[expect(clippy::disallowed_methods, reason = "writes files as another program does")]
 fn check_views_on_a_server(db: &Database, table: &str, folder: &Path) {
     publish_partly_expired(db, table);
     let path = table.split_once("://bucket/").unwrap().1;
