@@ -434,15 +434,20 @@ fn a_long_log_leaves_the_store_with_several_versions() {
     assert_eq!(left, [251 + 1 - 99, 251 + 2 - 199, 251 + 3 - 200, 251 + 4 - 200]);
 }
 
-#[test]
-fn a_copy_that_slept_before_it_looked_for_leftovers_removes_no_file_of_the_table() {
-    let world = World::new(SimStore::new(1, 0));
+/// A database that has published for an hour, and an open copy of its folder.
+fn with_a_copy(world: &World) -> (Database, Database) {
     let db = world.open();
     weather(&db);
     db.publish("weather", URL, 60).unwrap();
-    published_for(&world, &db, 0..1);
-    let copy = world.on(world.fs.fork());
-    let asleep = copy.open();
+    published_for(world, &db, 0..1);
+    let copy = world.on(world.fs.fork()).open();
+    (db, copy)
+}
+
+#[test]
+fn a_copy_that_slept_before_it_looked_for_leftovers_removes_no_file_of_the_table() {
+    let world = World::new(SimStore::new(1, 0));
+    let (db, asleep) = with_a_copy(&world);
     let meanwhile = world.on(world.fs.fork());
     drop(db);
     let db = meanwhile.open();
@@ -460,12 +465,7 @@ fn a_copy_that_slept_before_it_looked_for_leftovers_removes_no_file_of_the_table
 #[test]
 fn a_copy_that_slept_while_the_beginning_of_the_log_left_the_store_adds_nothing_there() {
     let world = World::new(SimStore::new(1, 0));
-    let db = world.open();
-    weather(&db);
-    db.publish("weather", URL, 60).unwrap();
-    published_for(&world, &db, 0..1);
-    let copy = world.on(world.fs.fork());
-    let asleep = copy.open();
+    let (db, asleep) = with_a_copy(&world);
     asleep.publish("weather", URL, 60).unwrap();
     db.publish("weather", URL, 60).unwrap();
     published_for(&world, &db, 1..6);
@@ -484,12 +484,7 @@ fn a_copy_that_slept_while_the_beginning_of_the_log_left_the_store_adds_nothing_
 #[test]
 fn a_version_that_is_made_where_the_log_has_left_the_store_is_no_part_of_the_table() {
     let world = World::new(SimStore::new(1, 0));
-    let db = world.open();
-    weather(&db);
-    db.publish("weather", URL, 60).unwrap();
-    published_for(&world, &db, 0..1);
-    let copy = world.on(world.fs.fork());
-    let asleep = copy.open();
+    let (db, asleep) = with_a_copy(&world);
     asleep.publish("weather", URL, 60).unwrap();
     asleep.collection("weather").unwrap().insert_documents(&[reading(3600, -1)]).unwrap();
     // It has read the log and stored a file, and sleeps before it makes the version.
