@@ -4,7 +4,8 @@
 //! 1. An edit names what is moved before its file is uploaded: the *intent*, with a random number that the file's name and the
 //!    commit at the place carry. Whatever changes what an intent names takes it back with the same edit ([`gate::gate`]).
 //! 2. Once the commit may have been sent, nothing takes the intent back but an edit that leaves a place which refuses this database:
-//!    such changes are refused until it is known whether the place has the commit. Then the edit that drops the rows also names the version of the place that has them.
+//!    such changes are refused until it is known whether the place has the commit. Then the edit that drops the rows also names the
+//!    version of the place that has them.
 //! 3. To know it, the place is claimed again: a claim is a commit too, so that an older one which is still under way fails.
 //! 4. Each archive is moved to by itself: a place that does not answer delays none of the others.
 //! 5. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two

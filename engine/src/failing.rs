@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// What is said of a place that is throttled.
 const THROTTLED: &str = "its store refuses requests (429, 503), and they are repeated";
-/// For how many seconds after the last refusal a place is said to be throttled: attempts without a refusal lie in between.
+/// For how many seconds after the last refusal a place counts as throttled: between refusals there are attempts without any.
 const THROTTLED_FOR: i64 = 600;
 
 /// An archive, a published table or a copy that could not be written to when it was tried last, or was throttled.

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A file that no version names is removed once it is this old, in milliseconds: before that it may be part of a commit that is being
-/// made. As long stays a file that was removed from the table, for those who read an older version, and an entry of the log before a
-/// checkpoint of a published table.
+/// made. A file that was removed from the table stays as long, for those who read an older version. So do the entries of the log before
+/// a checkpoint of a published table.
 const UNNAMED_FOR: i64 = 3_600_000;
 /// For how long checkpoints name files that were removed from the table, in milliseconds: 7 days, as is usual for these tables.
 const REMOVED_FOR: i64 = 7 * 24 * 3_600_000;
