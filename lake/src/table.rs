@@ -74,7 +74,7 @@ impl Table {
         }
         while last.is_none_or(|last| log.next <= last) {
             let Some(content) = self.store.get(&name_of(log.next))? else { break };
-            log.apply(&content).map_err(|what| self.refused(self.error(&what)))?;
+            log.apply(&content).map_err(|what| self.refusal(self.error(&what)))?;
         }
         match last.filter(|last| log.next <= *last) {
             None => Ok(()),
@@ -152,8 +152,8 @@ impl Table {
         }
     }
 
-    /// An error about what the log says, for those who claim the table.
-    fn refused(&self, error: StoreError) -> StoreError {
+    /// Notes that the log is the reason for an error of a claim, and returns the error.
+    fn refusal(&self, error: StoreError) -> StoreError {
         self.is_refused.store(true, Ordering::Relaxed);
         error
     }
@@ -218,7 +218,7 @@ impl ArchivePlace for Table {
         self.is_refused.store(false, Ordering::Relaxed);
         loop {
             self.refresh(&mut log, None)?;
-            self.check_claim(&log, claim).map_err(|error| self.refused(error))?;
+            self.check_claim(&log, claim).map_err(|error| self.refusal(error))?;
             let schema = joined(None, &claim.schema)?;
             let of = owned_by(&claim.identity, claim.collection);
             let content = log.claim(&of, claim.owner, schema, self.store.now());

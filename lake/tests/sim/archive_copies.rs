@@ -1,11 +1,11 @@
 //! A database and a copy of its folder, which both archive to the same place.
 
 use crate::archive::{all, both, filled, filled_with_index, numbers, state_of, values};
-use crate::world::{HOUR, OTHER, World, at, check_files, log_of, random, reading, seeds};
+use crate::world::{HOUR, OTHER, World, at, check_files, everything, log_of, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Filter, Precision, Value};
-use ebbtide::{ArchivePart, ArchivePlaces, ArchiveRead, CollectionChange, Database, ScanRequest};
+use ebbtide::{ArchivePlaces, CollectionChange, Database, ScanRequest};
 use ebbtide_lake::sim::{SimLake, SimStore};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,7 @@ fn in_archive(store: &SimStore) -> Vec<i64> {
         precision: Precision::Ms,
         fields: vec![("v".to_owned(), FieldType::Int64)],
     });
-    let read = ArchiveRead {
-        schema: schema.clone(),
-        times: (i64::MIN, i64::MAX),
-        metas: Vec::new(),
-        part: ArchivePart::ALL,
-        fetched: Arc::default(),
-    };
+    let read = everything(schema.clone());
     let place = SimLake::new(&store.quiet()).open("").unwrap();
     let files = place.files(newest as u64).unwrap();
     let batches = files.iter().flat_map(|file| place.read(file, &read).unwrap());

@@ -297,7 +297,7 @@ fn of_three_that_are_promoted_at_the_same_time_one_is_the_primary() {
 
 #[test]
 fn a_crash_at_any_request_of_the_removal_of_old_pieces_keeps_what_is_to_be_kept() {
-    // A week, of which two days are kept, and the database of the eighth day.
+    // Seven days are shipped, and the copy keeps two days. On the eighth day there is more to ship.
     let week = |machine: &World| {
         let db = open(machine);
         let c = weather(&db);

@@ -1,12 +1,10 @@
 //! Published tables: what their newest version has is what is visible, less what expires before the next one.
 
-use crate::world::{HOUR, ROOT, World, at, check_files, log_of, random, reading, seeds};
+use crate::world::{HOUR, ROOT, World, at, check_files, everything, log_of, random, reading, seeds};
 use ebbtide::buckets::{FieldType, Schema, adapt, times, value_at};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Clock, Code, Filter, Ladder, Precision, Rung, Timestamp, Value};
-use ebbtide::{
-    ArchivePart, ArchivePlaces, ArchiveRead, CollectionChange, CollectionOptions, Database, RollupRequest, ScanRequest,
-};
+use ebbtide::{ArchivePlaces, CollectionChange, CollectionOptions, Database, RollupRequest, ScanRequest};
 use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
 use roaring::{RoaringBitmap, RoaringTreemap};
@@ -56,13 +54,7 @@ impl World {
                 fields: vec![("v".to_owned(), ebbtide::buckets::FieldType::Int64)],
             };
             let schema = Arc::new(schema);
-            let read = ArchiveRead {
-                schema: schema.clone(),
-                times: (i64::MIN, i64::MAX),
-                metas: Vec::new(),
-                part: ArchivePart::ALL,
-                fetched: Arc::default(),
-            };
+            let read = everything(schema.clone());
             let mut row = 0;
             for batch in place.read(&file, &read).unwrap() {
                 let batch = ebbtide::buckets::adapt(&batch.unwrap(), &schema).unwrap();
@@ -146,13 +138,7 @@ fn bins_schema() -> Arc<Schema> {
 fn bins_published(world: &World, version: u64) -> (Vec<String>, Vec<Bin>) {
     let place = SimLake::new(&world.store).open(URL).unwrap();
     let files = place.files(version).unwrap();
-    let read = ArchiveRead {
-        schema: bins_schema(),
-        times: (i64::MIN, i64::MAX),
-        metas: Vec::new(),
-        part: ArchivePart::ALL,
-        fetched: Arc::default(),
-    };
+    let read = everything(bins_schema());
     let mut bins = Vec::new();
     for file in &files {
         for batch in place.read(file, &read).unwrap() {

@@ -1,8 +1,9 @@
 //! A machine, and what it reads.
 
+use ebbtide::buckets::Schema;
 use ebbtide::fs::sim::SimFs;
 use ebbtide::ttl::{Clock, Timestamp, Value, VirtualClock};
-use ebbtide::{Builder, Database, Result};
+use ebbtide::{ArchivePart, ArchiveRead, Builder, Database, Result};
 use ebbtide_lake::Store;
 use ebbtide_lake::sim::{SimLake, SimStore};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -128,6 +129,17 @@ pub(crate) fn check_files(store: &SimStore, what: &str) -> usize {
     let missing: Vec<_> = needed.iter().filter(|name| !present.contains(**name)).collect();
     assert!(missing.is_empty(), "{what}: {missing:?}");
     of_the_hour.difference(&named).count()
+}
+
+/// Reads the fields of a schema in all of a file.
+pub(crate) fn everything(schema: Arc<Schema>) -> ArchiveRead {
+    ArchiveRead {
+        schema,
+        times: (i64::MIN, i64::MAX),
+        metas: Vec::new(),
+        part: ArchivePart::ALL,
+        fetched: Arc::default(),
+    }
 }
 
 /// The seeds of the random runs of a test, one in `one_in` of all: those from `EBBTIDE_LAKE_FIRST` on, or from 0, as many as
