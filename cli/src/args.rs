@@ -133,9 +133,9 @@ pub(crate) struct SqlArgs {
     pub(crate) title: Option<String>,
 
     /// Query a read replica of the database that is shipped to this URL. Its segments are kept in the folder of --db, or in a
-    /// temporary one.
+    /// temporary one. Given several times, the databases are queried as one: a collection has the rows of all.
     #[arg(long, value_name = "URL")]
-    pub(crate) follow: Option<String>,
+    pub(crate) follow: Vec<String>,
 
     /// Have the queries over the replica answered by these workers: addresses with ports, separated by commas. The segments that
     /// the session itself reads are fetched into the folder of --db, or into a temporary one.

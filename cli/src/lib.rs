@@ -25,6 +25,7 @@ mod publish;
 mod readers;
 mod repair;
 mod repl;
+mod replicas;
 #[cfg(feature = "server")]
 mod serve;
 mod show;

@@ -1,7 +1,8 @@
 //! Opening the database that the command line names.
 
 use crate::Failure;
-use crate::args::{Cli, Command, SqlArgs};
+use crate::args::{Cli, Command};
+use crate::replicas::Replicas;
 use ebbtide::{Builder, Database, Following};
 use ebbtide_lake::Lake;
 use ebbtide_query::statement::{Statement, StatementKind};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How often a replica looks for what was shipped.
-const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// How a database is opened: with access to archives.
 #[must_use]
@@ -101,14 +102,14 @@ pub(crate) struct LazySession<'a> {
     session: Option<Session>,
     /// An empty database for statements that need none, as long as there is no other.
     scratch: Option<(Session, TempDir)>,
-    /// The replica that the session reads, and its folder if that is a temporary one.
-    replica: Option<(Following, Option<TempDir>)>,
+    /// The replicas that the session reads, if it does.
+    replicas: Option<Replicas>,
 }
 
 impl<'a> LazySession<'a> {
     /// `need` is the greatest access that any statement known in advance needs.
     pub(crate) fn new(cli: &'a Cli, settings: SessionSettings, need: Need) -> Self {
-        LazySession { cli, settings, need, session: None, scratch: None, replica: None }
+        LazySession { cli, settings, need, session: None, scratch: None, replicas: None }
     }
 
     /// The folder of the database.
@@ -136,38 +137,12 @@ impl<'a> LazySession<'a> {
         self.session.as_ref().ok_or_else(|| Failure::new("no session"))
     }
 
-    /// Opens the replica that the command line asks for, if it does.
+    /// Opens the replicas that the command line asks for, if it does.
     fn follow(&mut self) -> Result<bool, Failure> {
-        let Command::Sql(SqlArgs { follow: Some(url), .. }) = &self.cli.command else { return Ok(false) };
-        let folder = if self.cli.names_db { None } else { Some(tempfile::tempdir()?) };
-        let path = folder.as_ref().map_or(self.cli.db.clone(), |folder| folder.path().join("replica"));
-        let (following, settings) = self.following(&path, url)?;
-        self.session = Some(Session::with_settings(following.database().clone(), &settings)?);
-        self.replica = Some((following, folder));
+        let Command::Sql(args) = &self.cli.command else { return Ok(false) };
+        let Some((replicas, session)) = Replicas::open(self.cli, args, &self.settings)? else { return Ok(false) };
+        (self.session, self.replicas) = (Some(session), Some(replicas));
         Ok(true)
-    }
-
-    /// The replica, and the settings of its session.
-    #[cfg(feature = "workers")]
-    fn following(&self, path: &Path, url: &str) -> Result<(Following, SessionSettings), Failure> {
-        let Command::Sql(args) = &self.cli.command else { return Ok((replica(path, url)?, self.settings.clone())) };
-        let Some(workers) = crate::worker::workers(args)? else {
-            return Ok((replica(path, url)?, self.settings.clone()));
-        };
-        let cache = crate::worker::session_cache(path)?;
-        let following = builder(path).follow_on_demand(url, &cache)?.follow(FOLLOW_EVERY);
-        Ok((following, SessionSettings { workers: Some(workers), ..self.settings.clone() }))
-    }
-
-    /// The replica, and the settings of its session.
-    #[cfg(not(feature = "workers"))]
-    fn following(&self, path: &Path, url: &str) -> Result<(Following, SessionSettings), Failure> {
-        match &self.cli.command {
-            Command::Sql(args) if !args.workers.is_empty() => {
-                Err(Failure::usage("this program was built without workers"))
-            }
-            _ => Ok((replica(path, url)?, self.settings.clone())),
-        }
     }
 
     fn scratch(&mut self) -> Result<&Session, Failure> {

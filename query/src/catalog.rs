@@ -7,15 +7,16 @@ use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::documents::table::DocumentsTable;
 use crate::named_columns::NamedColumns;
 use crate::provider::CollectionTable;
+use crate::several::together;
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::TableType;
-use ebbtide::DocumentColumns;
+use ebbtide::{DocumentColumns, Snapshot};
 use ebbtide_buckets::Schema;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -58,9 +59,29 @@ impl SessionTables {
 #[derive(Debug, PartialEq)]
 pub(crate) struct CatalogVersion {
     changes: u64,
+    databases: Vec<DatabaseVersion>,
+}
+
+/// What there is in a database.
+#[derive(Debug, PartialEq)]
+struct DatabaseVersion {
     schemas: Vec<(String, Arc<Schema>)>,
     documents: Vec<(String, Arc<DocumentColumns>)>,
     views: Arc<BTreeMap<String, String>>,
+}
+
+impl DatabaseVersion {
+    fn of(snapshot: &Snapshot) -> DatabaseVersion {
+        let schema = |name: String| Some((Arc::clone(snapshot.collection(&name).ok()?.schema()), name));
+        let schemas = snapshot.collections().into_iter().filter_map(schema).map(|(schema, name)| (name, schema));
+        let planned = |name: String| Some((Arc::clone(snapshot.documents(&name).ok()?.columns()), name));
+        let documents = snapshot.document_collections().into_iter().filter_map(planned);
+        DatabaseVersion {
+            documents: documents.map(|(columns, name)| (name, columns)).collect(),
+            schemas: schemas.collect(),
+            views: Arc::clone(snapshot.views()),
+        }
+    }
 }
 
 /// The catalog of a statement.
@@ -90,16 +111,9 @@ impl StatementCatalog {
     }
 
     pub(crate) fn version(context: &StatementContext, tables: &SessionTables) -> CatalogVersion {
-        let snapshot = context.snapshot();
-        let schema = |name: String| Some((Arc::clone(snapshot.collection(&name).ok()?.schema()), name));
-        let schemas = snapshot.collections().into_iter().filter_map(schema).map(|(schema, name)| (name, schema));
-        let planned = |name: String| Some((Arc::clone(snapshot.documents(&name).ok()?.columns()), name));
-        let documents = snapshot.document_collections().into_iter().filter_map(planned);
         CatalogVersion {
-            documents: documents.map(|(columns, name)| (name, columns)).collect(),
             changes: tables.changes.load(Ordering::Relaxed),
-            schemas: schemas.collect(),
-            views: Arc::clone(snapshot.views()),
+            databases: context.snapshots().map(DatabaseVersion::of).collect(),
         }
     }
 }
@@ -154,6 +168,12 @@ pub(crate) fn start(state: &mut SessionState, context: &StatementContext) {
     }
 }
 
+/// The names of the collections and views of databases.
+pub(crate) fn names_in<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> BTreeSet<String> {
+    let names = |snapshot: &'a Snapshot| snapshot.all_collections().into_iter().chain(snapshot.views().keys().cloned());
+    snapshots.flat_map(names).collect()
+}
+
 /// Collections, and the views and tables that the session created.
 #[derive(Debug)]
 struct Collections {
@@ -165,35 +185,49 @@ struct Collections {
 
 impl Collections {
     fn exists(&self, name: &str) -> bool {
-        self.context.snapshot().has_collection(name)
+        self.context.snapshots().any(|snapshot| snapshot.has_collection(name))
+    }
+
+    /// The collection of a database.
+    fn collection(&self, snapshot: &Snapshot, name: &str) -> Option<Arc<dyn TableProvider>> {
+        if let Ok(collection) = snapshot.collection(name) {
+            return Some(Arc::new(CollectionTable::new(&collection, self.named.as_deref())));
+        }
+        snapshot.documents(name).ok().map(|documents| Arc::new(DocumentsTable::new(&documents)) as _)
+    }
+
+    /// The collection of all databases.
+    fn collection_of_all(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !self.context.is_of_several() {
+            return Ok(self.collection(self.context.snapshot(), name));
+        }
+        let of_one = |(number, snapshot)| Some((number, self.collection(snapshot, name)?));
+        let tables: Vec<_> = self.context.snapshots().enumerate().filter_map(of_one).collect();
+        if tables.is_empty() { Ok(None) } else { together(name, tables).map(Some) }
     }
 }
 
 #[async_trait]
 impl SchemaProvider for Collections {
     fn table_names(&self) -> Vec<String> {
-        let mut names = self.context.snapshot().all_collections();
-        names.extend(self.context.snapshot().views().keys().cloned());
-        names.extend(self.tables.names());
+        let mut names = self.tables.names();
+        names.extend(names_in(self.context.snapshots()));
         names
     }
 
     /// Listings ask for this alone: a view whose collection is gone is listed all the same.
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        if self.context.snapshot().views().contains_key(name) {
+        if self.context.view(name).is_some() {
             return Ok(Some(TableType::View));
         }
         Ok(self.table(name).await?.map(|table| table.table_type()))
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Ok(collection) = self.context.snapshot().collection(name) {
-            return Ok(Some(Arc::new(CollectionTable::new(&collection, self.named.as_deref()))));
+        if let Some(collection) = self.collection_of_all(name)? {
+            return Ok(Some(collection));
         }
-        if let Ok(documents) = self.context.snapshot().documents(name) {
-            return Ok(Some(Arc::new(DocumentsTable::new(&documents))));
-        }
-        if let Some(text) = self.context.snapshot().views().get(name) {
+        if let Some(text) = self.context.view(name) {
             let state = bind(self.context.state(), &self.context, &self.tables);
             return crate::views::table(name, text, &self.context, &state).await.map(Some);
         }
@@ -208,7 +242,7 @@ impl SchemaProvider for Collections {
         if self.exists(&name) {
             return exec_err!("'{name}' already exists as a collection");
         }
-        if self.context.snapshot().views().contains_key(&name) {
+        if self.context.view(&name).is_some() {
             return exec_err!("'{name}' is a view already");
         }
         Ok(self.tables.change(|tables| tables.insert(name, table)))
@@ -222,7 +256,7 @@ impl SchemaProvider for Collections {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.exists(name) || self.context.snapshot().views().contains_key(name) || self.tables.get(name).is_some()
+        self.exists(name) || self.context.view(name).is_some() || self.tables.get(name).is_some()
     }
 }
 
@@ -240,7 +274,14 @@ impl SchemaProvider for SystemTables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(name) = TABLES.iter().find(|t| **t == name) else { return Ok(None) };
-        Ok(Some(Arc::new(SystemTable::new(name, &self.context)?)))
+        if !self.context.is_of_several() {
+            return Ok(Some(Arc::new(SystemTable::new(name, &self.context)?)));
+        }
+        let of_one = |(number, context): (usize, Arc<StatementContext>)| {
+            Ok((number, Arc::new(SystemTable::new(name, &context)?) as Arc<dyn TableProvider>))
+        };
+        let tables = self.context.of_databases().enumerate().map(of_one).collect::<Result<Vec<_>>>()?;
+        together(name, tables).map(Some)
     }
 
     fn table_exist(&self, name: &str) -> bool {

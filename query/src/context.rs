@@ -30,11 +30,16 @@ pub(crate) const PG_CATALOG: &str = "pg_catalog";
 pub(crate) struct StatementContext {
     database: Database,
     snapshot: Snapshot,
+    /// Those of further databases, if the session reads several: from number 1.
+    others: Vec<Arc<StatementContext>>,
+    /// The number of the database, if the session reads several.
+    #[cfg(feature = "workers")]
+    number: usize,
     /// The session, for planning while the statement runs.
     session: Arc<dyn SessionSource>,
     /// Whether files may be read and written by their paths.
     files: FileAccess,
-    trace: ScanTrace,
+    trace: Arc<ScanTrace>,
     /// Machines that answer parts of the statement.
     #[cfg(feature = "workers")]
     workers: Option<crate::workers::Workers>,
@@ -76,9 +81,12 @@ impl StatementContext {
         StatementContext {
             database,
             snapshot,
+            others: Vec::new(),
+            #[cfg(feature = "workers")]
+            number: 0,
             session,
             files,
-            trace: ScanTrace::default(),
+            trace: Arc::default(),
             #[cfg(feature = "workers")]
             workers: None,
             views: Mutex::default(),
@@ -90,6 +98,49 @@ impl StatementContext {
     pub(crate) fn with_workers(mut self, workers: Option<crate::workers::Workers>) -> Self {
         self.workers = workers;
         self
+    }
+
+    /// The same over further databases, which see their own snapshots.
+    pub(crate) fn with_others(mut self, others: Vec<StatementContext>) -> Self {
+        for other in others {
+            let trace = Arc::clone(&self.trace);
+            #[cfg(feature = "workers")]
+            let other = StatementContext { number: self.others.len() + 1, ..other };
+            self.others.push(Arc::new(StatementContext { trace, ..other }));
+        }
+        self
+    }
+
+    /// Whether the statement is over several databases.
+    pub(crate) fn is_of_several(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// The number of its own database.
+    #[cfg(feature = "workers")]
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The contexts of all databases, in the order of their numbers.
+    pub(crate) fn of_databases(self: &Arc<Self>) -> impl Iterator<Item = Arc<Self>> {
+        std::iter::once(self).chain(&self.others).map(Arc::clone)
+    }
+
+    /// The context of a database by its number.
+    pub(crate) fn of_database(self: &Arc<Self>, number: usize) -> Result<Arc<Self>> {
+        let found = self.of_databases().nth(number);
+        found.ok_or_else(|| internal_datafusion_err!("the statement is not over {} databases", number + 1))
+    }
+
+    /// What the statement sees of all databases.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+        std::iter::once(&self.snapshot).chain(self.others.iter().map(|other| &other.snapshot))
+    }
+
+    /// The text of a view: that of the first database which has one of this name.
+    pub(crate) fn view(&self, name: &str) -> Option<&String> {
+        self.snapshots().find_map(|snapshot| snapshot.views().get(name))
     }
 
     /// Machines that answer parts of the statement.

@@ -20,6 +20,7 @@ mod latest;
 mod list;
 mod names;
 mod nulls;
+mod of_each;
 mod pivot;
 mod rollup;
 mod series;
@@ -51,6 +52,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionContext;
 use futures::future::{BoxFuture, FutureExt};
+use of_each::OfEach;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
@@ -140,11 +142,11 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
     register_rewrites(&mut context.clone())?;
-    context.register_udtf("archived", Arc::new(archived::Archived));
-    context.register_udtf("expired", Arc::new(expired::Expired));
-    context.register_udtf("latest", Arc::new(latest::Latest));
-    context.register_udtf("latest_archived", Arc::new(latest::LatestArchived));
-    context.register_udtf("rollup", Arc::new(rollup::Rollup));
+    context.register_udtf("archived", Arc::new(OfEach(archived::Archived)));
+    context.register_udtf("expired", Arc::new(OfEach(expired::Expired)));
+    context.register_udtf("latest", Arc::new(OfEach(latest::Latest)));
+    context.register_udtf("latest_archived", Arc::new(OfEach(latest::LatestArchived)));
+    context.register_udtf("rollup", Arc::new(OfEach(rollup::Rollup)));
     Ok(())
 }
 

@@ -54,6 +54,7 @@ mod provider;
 mod pushdown;
 mod scan_spec;
 mod session;
+mod several;
 mod sorted_runs;
 mod sql;
 pub mod statement;

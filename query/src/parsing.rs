@@ -29,7 +29,7 @@ pub(crate) fn parse(
     };
     // Looked for only where a word of SQL is a name with capitals too.
     let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
-    let quoted = quote_mixed_case(context.snapshot(), statement, &|place| named.contains(&place));
+    let quoted = quote_mixed_case(context.snapshots(), statement, &|place| named.contains(&place));
     let parsed = if quoted == statement.text { parsed } else { parse(&sql::blanked(quoted, statement))?.0 };
     Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
 }

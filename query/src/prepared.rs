@@ -496,7 +496,7 @@ impl PreparedQuery {
 
 /// Whether a statement is planned for this machine alone, with the fast paths.
 fn is_local(context: &StatementContext, options: &ConfigOptions) -> bool {
-    !context.is_distributed() && fast_paths(options)
+    !context.is_distributed() && !context.is_of_several() && fast_paths(options)
 }
 
 /// The types that a query gives `$1`, `$2` and so on.

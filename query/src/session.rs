@@ -179,6 +179,8 @@ impl StatementStream {
 pub struct Session {
     context: SessionContext,
     database: Database,
+    /// Further databases: a collection has the rows of all.
+    others: Vec<Database>,
     tables: Arc<SessionTables>,
     now: Option<Timestamp>,
     files: FileAccess,
@@ -262,6 +264,7 @@ impl Session {
         Ok(Session {
             context,
             database,
+            others: Vec::new(),
             tables,
             now,
             files,
@@ -274,7 +277,24 @@ impl Session {
         })
     }
 
-    /// The database.
+    /// A session that reads further databases too, such as the replicas of databases that each have some of the series. A
+    /// collection has the rows of all databases, with the columns of all, and so have the listings and the functions over
+    /// collections. All are read at the same instant.
+    ///
+    /// # Errors
+    /// [`Code::InvalidOptions`] if one of the databases can be written to.
+    pub fn beside(self, others: Vec<Database>) -> Result<Self> {
+        let mut databases = std::iter::once(&self.database).chain(&others);
+        if let Some(written) = databases.find(|database| !database.is_read_only()) {
+            let path = written.path().display();
+            let what =
+                format!("{path} is open for writing: databases that are read together are replicas or open read-only");
+            return Err(QueryError::new(Code::InvalidOptions, what));
+        }
+        Ok(Session { others, ..self })
+    }
+
+    /// The database; if there are several, the first.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
@@ -359,7 +379,7 @@ impl Session {
         Box::pin(work.instrument(span))
     }
 
-    /// A snapshot of the database as a statement of this session would see it: at [`SessionSettings::now`], or now.
+    /// A snapshot of the database, the first if there are several, as a statement of this session would see it: at [`SessionSettings::now`], or now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.now.map_or_else(|| self.database.snapshot(), |now| self.database.snapshot_at(now))
@@ -367,13 +387,31 @@ impl Session {
 
     /// The context of a statement that starts now.
     pub(crate) fn begin(&self) -> Arc<StatementContext> {
-        let (database, snapshot) = (self.database.clone(), self.snapshot());
-        #[cfg(feature = "workers")]
-        let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
-        let context = StatementContext::new(database, snapshot, Arc::new(self.context.clone()), self.files.clone());
-        #[cfg(feature = "workers")]
-        let context = context.with_workers(workers);
-        Arc::new(context)
+        let session = Arc::new(self.context.clone());
+        let context = |database: &Database, snapshot: Snapshot| {
+            #[cfg(feature = "workers")]
+            let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
+            let context =
+                StatementContext::new(database.clone(), snapshot, Arc::clone(&session) as _, self.files.clone());
+            #[cfg(feature = "workers")]
+            let context = context.with_workers(workers);
+            context
+        };
+        let snapshot = self.snapshot();
+        let others = self.others.iter().map(|other| context(other, other.snapshot_at(snapshot.now()))).collect();
+        Arc::new(context(&self.database, snapshot).with_others(others))
+    }
+
+    /// All databases.
+    fn databases(&self) -> impl Iterator<Item = &Database> {
+        std::iter::once(&self.database).chain(&self.others)
+    }
+
+    /// Snapshots of all databases, as a statement that starts now would see them.
+    fn snapshots(&self) -> Vec<Snapshot> {
+        let first = self.snapshot();
+        let others: Vec<Snapshot> = self.others.iter().map(|other| other.snapshot_at(first.now())).collect();
+        std::iter::once(first).chain(others).collect()
     }
 
     /// The state that a statement is planned with: its catalog is the statement's snapshot, and its `now()` the
@@ -419,10 +457,8 @@ impl Session {
     /// Names of the collections, and of the views and tables of this session.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
-        let snapshot = self.snapshot();
-        let mut names = snapshot.all_collections();
-        names.extend(snapshot.views().keys().cloned());
-        names.extend(self.tables.names());
+        let mut names = self.tables.names();
+        names.extend(catalog::names_in(self.snapshots().iter()));
         names
     }
 
@@ -459,13 +495,14 @@ impl Session {
                 }
             }
         }
-        let snapshot = self.snapshot();
         let mut names = Vec::new();
-        for collection in snapshot.collections().iter().filter_map(|name| snapshot.collection(name).ok()) {
-            gather(collection.schema().arrow().fields(), 0, &mut names);
-        }
-        for documents in snapshot.document_collections().iter().filter_map(|name| snapshot.documents(name).ok()) {
-            gather(PlannedDocuments::new(&documents).arrow.fields(), 0, &mut names);
+        for snapshot in self.snapshots() {
+            for collection in snapshot.collections().iter().filter_map(|name| snapshot.collection(name).ok()) {
+                gather(collection.schema().arrow().fields(), 0, &mut names);
+            }
+            for documents in snapshot.document_collections().iter().filter_map(|name| snapshot.documents(name).ok()) {
+                gather(PlannedDocuments::new(&documents).arrow.fields(), 0, &mut names);
+            }
         }
         names
     }

@@ -29,7 +29,8 @@ impl Session {
 
     /// Refuses the name of no collection.
     pub(super) fn must_exist(&self, name: &str) -> Result<()> {
-        if self.snapshot().has_collection(name) { Ok(()) } else { self.collection(name).map(drop) }
+        let exists = self.snapshots().iter().any(|snapshot| snapshot.has_collection(name));
+        if exists { Ok(()) } else { self.collection(name).map(drop) }
     }
 
     /// Adds the name that was probably meant to an error about an unknown collection.
@@ -37,7 +38,7 @@ impl Session {
         if error.code() != Code::NamespaceNotFound {
             return error;
         }
-        let names = self.snapshot().all_collections();
+        let names: Vec<String> = self.snapshots().iter().flat_map(Snapshot::all_collections).collect();
         let hint = suggest::hint(name, names.iter().map(String::as_str));
         QueryError::new(error.code(), format!("{}{hint}", error.message()))
     }
@@ -143,7 +144,9 @@ impl Session {
                 format!("SELECT * FROM ebbtide.indexes {which}ORDER BY collection, name")
             }
             Listing::Buckets(name) => {
-                self.collection(name)?;
+                if !self.snapshots().iter().any(|snapshot| snapshot.collection(name).is_ok()) {
+                    self.collection(name)?;
+                }
                 let name = quoted(name);
                 format!("SELECT * FROM ebbtide.buckets WHERE collection = '{name}' ORDER BY meta, window_start")
             }
@@ -157,7 +160,8 @@ impl Session {
                                 WHERE table_schema <> 'information_schema' ORDER BY table_schema = 'ebbtide', schema, name"
                 .to_owned(),
         };
-        let held = matches!(listing, Listing::Ttl(_)).then(|| self.database.clock_held()).flatten();
+        let held =
+            matches!(listing, Listing::Ttl(_)).then(|| self.databases().find_map(Database::clock_held)).flatten();
         let mut statements = statement::parse(&sql)?;
         let statement = statements.remove(0);
         let mut stream = self.sql(&statement, &sql).await?;
@@ -166,6 +170,9 @@ impl Session {
     }
 
     pub(super) async fn describe(&self, name: &str, statement: &Statement, text: &str) -> Result<StatementStream> {
+        if !self.others.is_empty() {
+            return self.sql(statement, text).await;
+        }
         if let Ok(documents) = self.snapshot().documents(name) {
             return Ok(StatementStream::batch(system::describe_documents(&documents)?, None));
         }
@@ -181,6 +188,11 @@ impl Session {
         at: Option<&str>,
         proposed: &Map<String, Value>,
     ) -> Result<StatementStream> {
+        if !self.others.is_empty() {
+            let message =
+                "EXPLAIN EXPIRY is about the sweeps of one database, and several are read here: read one alone";
+            return Err(QueryError::new(Code::InvalidOptions, message));
+        }
         let snapshot = self.snapshot();
         let at = match at {
             Some(text) => Timestamp::parse(text).map_err(|e| QueryError::new(Code::BadValue, e))?,

@@ -14,9 +14,13 @@ use std::ops::ControlFlow;
 /// Quotes mixed-case names: a word that is exactly the name of a collection or column with capitals (`sensorId`) is
 /// quoted. A word that is also an SQL keyword (`DATE`) is only quoted where `named` says that the statement names
 /// something, or after a dot.
-pub(crate) fn quote_mixed_case(snapshot: &Snapshot, statement: &Statement, named: &dyn Fn(Location) -> bool) -> String {
+pub(crate) fn quote_mixed_case<'a>(
+    snapshots: impl Iterator<Item = &'a Snapshot>,
+    statement: &Statement,
+    named: &dyn Fn(Location) -> bool,
+) -> String {
     let mut names: Vec<String> = Vec::new();
-    for name in snapshot.all_collections() {
+    for (snapshot, name) in snapshots.flat_map(|one| one.all_collections().into_iter().map(move |name| (one, name))) {
         if let Ok(documents) = snapshot.documents(&name) {
             names.extend(documents.columns().iter().map(|column| column.name.clone()));
         }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The version of [`NodeMessage`]: sessions and workers must agree.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A leaf as bytes.
 #[derive(Clone, PartialEq, Message)]
@@ -36,6 +36,8 @@ struct LeafMessage {
     partitions: u64,
     #[prost(message, optional, tag = "9")]
     share: Option<ShareMessage>,
+    #[prost(uint64, tag = "10")]
+    database: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
@@ -153,6 +155,7 @@ fn asked_of(message: LeafMessage, context: &TaskContext) -> Result<(Asked, Optio
     let filters = message.filters.iter().map(|filter| Expr::from_bytes_with_ctx(filter, context));
     let asked = Asked {
         reads,
+        database: size(message.database)?,
         collection: message.collection,
         projection: message.has_projection.then_some(projection),
         filters: filters.collect::<Result<_>>()?,
@@ -178,6 +181,7 @@ fn message_of(leaf: &SharedScanExec) -> Result<LeafMessage> {
     });
     Ok(LeafMessage {
         reads: reads.into(),
+        database: asked.database as u64,
         collection: asked.collection.clone(),
         has_projection: asked.projection.is_some(),
         projection: asked.projection.iter().flatten().map(|column| *column as u64).collect(),

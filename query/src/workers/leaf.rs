@@ -11,6 +11,7 @@ use crate::functions::archived::batches_of_archives;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::provider::CollectionTable;
 use crate::scan_spec::ScanSpec;
+use crate::several::state_for;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
@@ -47,6 +48,8 @@ pub(crate) enum Reads {
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) reads: Reads,
+    /// The number of the database.
+    pub(super) database: usize,
     pub(super) collection: String,
     pub(super) projection: Option<Vec<usize>>,
     pub(super) filters: Vec<Expr>,
@@ -77,6 +80,7 @@ pub(crate) fn shared_scan(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let asked = Asked {
         reads,
+        database: StatementContext::of(state.config())?.number(),
         collection: table.planned.name.clone(),
         projection: projection.cloned(),
         filters: filters.to_vec(),
@@ -129,7 +133,8 @@ impl SharedScanExec {
 
     /// The leaf that was asked for, over the snapshot of the statement that a state plans for.
     pub(super) fn of_asked(asked: Asked, share: Option<Share>, state: &dyn Session) -> Result<SharedScanExec> {
-        let context = StatementContext::of(state.config())?;
+        let context = StatementContext::of(state.config())?.of_database(asked.database)?;
+        let state = &state_for(state, Arc::clone(&context))?;
         let collection = context.snapshot().collection(&asked.collection).map_err(external)?;
         let table = CollectionTable::new(&collection, None);
         let mut spec = table.spec(state, asked.projection.as_ref(), &asked.filters)?;

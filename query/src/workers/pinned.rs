@@ -1,8 +1,9 @@
-//! What a query sees, as it is sent with each of its tasks: the position of the copy, the instant, and the settings of the session.
+//! What a query sees, as it is sent with each of its tasks: the positions of the copies, the instant, and the settings of the session.
 
+use crate::context::StatementContext;
 use datafusion::common::{Result, config_datafusion_err, exec_datafusion_err};
 use datafusion::config::ConfigOptions;
-use ebbtide::{CopyPosition, Snapshot};
+use ebbtide::CopyPosition;
 use ebbtide_ttl::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
@@ -16,23 +17,26 @@ const OF_MACHINE: &str = "datafusion.execution.target_partitions";
 /// What a query sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pinned {
-    pub(super) position: CopyPosition,
+    /// Those of the session's databases, in their order.
+    pub(super) positions: Vec<CopyPosition>,
     pub(super) now: Timestamp,
     settings: Map<String, Value>,
 }
 
 impl Pinned {
-    /// What a snapshot of a replica shows; `None` for one of another database.
-    pub(super) fn of(snapshot: &Snapshot, options: &ConfigOptions) -> Option<Pinned> {
-        let position = snapshot.position()?.clone();
+    /// What a statement over replicas sees; `None` if one of its databases is none.
+    pub(super) fn of(context: &StatementContext, options: &ConfigOptions) -> Option<Pinned> {
+        let positions = context.snapshots().map(|snapshot| snapshot.position().cloned()).collect::<Option<_>>()?;
         let usual: Map<String, Value> = settings_of(&ConfigOptions::new()).collect();
         let settings = settings_of(options).filter(|(key, value)| usual.get(key) != Some(value)).collect();
-        Some(Pinned { position, now: snapshot.now(), settings })
+        Some(Pinned { positions, now: context.snapshot().now(), settings })
     }
 
     pub(super) fn headers(&self) -> Result<HeaderMap> {
-        let CopyPosition { url, epoch, piece } = &self.position;
-        let text = json!({ "url": url, "epoch": epoch, "piece": piece, "now": self.now.nanos().to_string(), "settings": self.settings });
+        let copy =
+            |CopyPosition { url, epoch, piece }: &CopyPosition| json!({ "url": url, "epoch": epoch, "piece": piece });
+        let copies: Vec<Value> = self.positions.iter().map(copy).collect();
+        let text = json!({ "copies": copies, "now": self.now.nanos().to_string(), "settings": self.settings });
         let value = HeaderValue::from_bytes(text.to_string().as_bytes());
         let value = value.map_err(|e| exec_datafusion_err!("the query cannot be sent to workers: {e}"))?;
         Ok(HeaderMap::from_iter([(HEADER, value)]))
@@ -41,12 +45,14 @@ impl Pinned {
     pub(super) fn of_headers(headers: &HeaderMap) -> Result<Pinned> {
         let given = headers.get(HEADER).and_then(|value| serde_json::from_slice::<Value>(value.as_bytes()).ok());
         let parsed = given.as_ref().and_then(|given| {
-            let number = |name: &str| given.get(name)?.as_u64();
-            let text = |name: &str| given.get(name)?.as_str();
-            let url = text("url")?.to_owned();
-            let position = CopyPosition { url, epoch: number("epoch")?, piece: number("piece")? };
-            let now = Timestamp::from_nanos(text("now")?.parse().ok()?);
-            Some(Pinned { position, now, settings: given.get("settings")?.as_object()?.clone() })
+            let position = |copy: &Value| {
+                let number = |name: &str| copy.get(name)?.as_u64();
+                let url = copy.get("url")?.as_str()?.to_owned();
+                Some(CopyPosition { url, epoch: number("epoch")?, piece: number("piece")? })
+            };
+            let positions = given.get("copies")?.as_array()?.iter().map(position).collect::<Option<Vec<_>>>()?;
+            let now = Timestamp::from_nanos(given.get("now")?.as_str()?.parse().ok()?);
+            Some(Pinned { positions, now, settings: given.get("settings")?.as_object()?.clone() })
         });
         parsed.ok_or_else(|| exec_datafusion_err!("the query does not say which copy it reads: it is not from Ebbtide"))
     }

@@ -61,7 +61,7 @@ async fn distributed(
         let options = &mut local.config_mut().options_mut().optimizer;
         (options.enable_topk_aggregation, options.enable_distinct_aggregation_soft_limit) = (false, false);
     }
-    if let Some(pinned) = Pinned::of(context.snapshot(), local.config_options()) {
+    if let Some(pinned) = Pinned::of(context, local.config_options()) {
         let shared = for_workers(workers, &pinned, &local, is_analyze)?;
         let physical = shared.query_planner().create_physical_plan(plan, &shared).await?;
         if can_be_sent(&physical, shared.config())? {

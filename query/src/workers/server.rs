@@ -8,8 +8,8 @@ use super::pinned::Pinned;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result, external};
 use crate::functions;
-use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, exec_datafusion_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::context::SessionState;
@@ -35,6 +35,8 @@ use tonic::transport::server::TcpIncoming;
 
 /// How long a worker that ends lets queries go on.
 const GRACE: Duration = Duration::from_secs(10);
+/// Bytes of the headers of a request, which have the positions of all copies.
+const HEADERS_MAX: u32 = 1 << 20;
 /// Leaves of plans that read nothing.
 const EMPTY_LEAVES: [&str; 2] = ["EmptyExec", "PlaceholderRowExec"];
 
@@ -124,9 +126,12 @@ impl Serving {
         let service = InterceptedService::new(self.worker.into_worker_server(), check);
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let server = Server::builder().add_service(service).serve_with_incoming_shutdown(incoming, async {
-            drop(stopped.await);
-        });
+        let server = Server::builder()
+            .http2_max_header_list_size(HEADERS_MAX)
+            .add_service(service)
+            .serve_with_incoming_shutdown(incoming, async {
+                drop(stopped.await);
+            });
         tokio::pin!(server);
         let failed = |e: tonic::transport::Error| QueryError::new(Code::HostUnreachable, e.to_string());
         tokio::select! {
@@ -166,15 +171,21 @@ impl Sessions {
             template = template.with_runtime_env(runtime);
         }
         pinned.set(config.options_mut())?;
-        self.check(&pinned.position.url)?;
-        let (sessions, position) = (Arc::clone(&self), pinned.position.clone());
-        let opened = tokio::task::spawn_blocking(move || sessions.settings.reader.at(&position)).await;
-        let (database, snapshot) =
-            opened.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?.map_err(external)?;
+        for position in &pinned.positions {
+            self.check(&position.url)?;
+        }
+        let (sessions, positions) = (Arc::clone(&self), pinned.positions);
+        let open = move || positions.iter().map(|position| sessions.settings.reader.at(position)).collect();
+        let opened: Result<Vec<_>, _> =
+            tokio::task::spawn_blocking(open).await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?;
+        let opened = opened.map_err(external)?;
         let plain = template.with_config(config.clone()).build();
-        let session = SessionContext::new_with_state(plain.clone());
-        let context =
-            Arc::new(StatementContext::new(database, snapshot.at(pinned.now), Arc::new(session), FileAccess::none()));
+        let session = Arc::new(SessionContext::new_with_state(plain.clone()));
+        let mut contexts = opened.into_iter().map(|(database, snapshot)| {
+            StatementContext::new(database, snapshot.at(pinned.now), Arc::clone(&session) as _, FileAccess::none())
+        });
+        let first = contexts.next().ok_or_else(|| exec_datafusion_err!("the query reads no copy"))?;
+        let context = Arc::new(first.with_others(contexts.collect()));
         let mut planning = plain.clone();
         planning.config_mut().set_extension(Arc::clone(&context));
         let mut state = plain;
