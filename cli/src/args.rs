@@ -187,6 +187,10 @@ pub(crate) struct StatusArgs {
     /// Report as of this time, past or future; +7d is a week from now.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
+
+    /// Report on the database that is shipped to this URL, as far as it has been shipped, and on how old that is.
+    #[arg(long, value_name = "URL")]
+    pub(crate) follow: Option<String>,
 }
 
 #[derive(Debug, Args)]

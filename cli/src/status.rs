@@ -2,23 +2,32 @@
 
 use crate::args::{Cli, StatusArgs};
 use crate::human::{bytes, contents, counted};
-use crate::{Failure, files, open, parse_now, say};
+use crate::{Failure, files, open, parse_now, replicas, say};
 use ebbtide::{
     BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, FailingPlace, RuleInfo, RungInfo, Snapshot,
 };
 use ebbtide_query::system;
 use ebbtide_ttl::{Timestamp, retention_text};
+use tempfile::TempDir;
 
 /// Runs `ebbtide status`.
 pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
-    let (database, snapshot) = open_snapshot(cli, args)?;
-    say!("database {}", cli.db.display());
-    for note in
-        crate::import::unfinished(&cli.db, &snapshot)?.into_iter().chain(crate::dump::unfinished(&cli.db, &snapshot)?)
-    {
-        say!("note: {note}");
+    let reported = Reported::open(cli, args)?;
+    let Reported { database, snapshot, .. } = &reported;
+    match database.replica_status() {
+        Some(replica) => {
+            let behind = about(age(database.clock().now(), replica.until).max(0.0));
+            say!("replica of {}: what was acknowledged before {}, {behind} ago", replica.url, replica.until);
+        }
+        None => say!("database {}", cli.db.display()),
     }
-    copies(&database)?;
+    if args.follow.is_none() {
+        let imports = crate::import::unfinished(&cli.db, snapshot)?;
+        for note in imports.into_iter().chain(crate::dump::unfinished(&cli.db, snapshot)?) {
+            say!("note: {note}");
+        }
+    }
+    copies(database)?;
     let ordinary = snapshot.document_collections();
     if snapshot.collections().is_empty() && ordinary.is_empty() {
         say!("no collections");
@@ -66,20 +75,37 @@ fn copies(database: &Database) -> Result<(), Failure> {
 
 /// Runs `ebbtide metrics`.
 pub(crate) fn metrics(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
-    let (database, snapshot) = open_snapshot(cli, args)?;
-    let text = database.prometheus(&snapshot)?;
+    let reported = Reported::open(cli, args)?;
+    let Reported { database, snapshot, .. } = &reported;
+    let text = database.prometheus(snapshot)?;
     say!("{}", text.trim_end());
     Ok(())
 }
 
-fn open_snapshot(cli: &Cli, args: &StatusArgs) -> Result<(Database, Snapshot), Failure> {
-    let now = parse_now(args.now.as_deref())?;
-    let database = open::for_reading(cli)?;
-    let snapshot = match now {
-        Some(now) => database.snapshot_at(now),
-        None => database.snapshot(),
-    };
-    Ok((database, snapshot))
+/// What is reported on.
+struct Reported {
+    database: Database,
+    snapshot: Snapshot,
+    /// The folder of a replica.
+    _temporary: Option<TempDir>,
+}
+
+impl Reported {
+    fn open(cli: &Cli, args: &StatusArgs) -> Result<Reported, Failure> {
+        let now = parse_now(args.now.as_deref())?;
+        let (database, _temporary) = match &args.follow {
+            None => (open::for_reading(cli)?, None),
+            Some(url) => {
+                let (replica, folder) = replicas::newest(url)?;
+                (replica.database().clone(), Some(folder))
+            }
+        };
+        let snapshot = match now {
+            Some(now) => database.snapshot_at(now),
+            None => database.snapshot(),
+        };
+        Ok(Reported { database, snapshot, _temporary })
+    }
 }
 
 /// Prints what an ordinary collection stores by rule, and what expires next.

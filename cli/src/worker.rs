@@ -1,26 +1,22 @@
 //! `ebbtide worker`, and what sessions need to use workers.
 
 use crate::args::{SqlArgs, WorkerArgs};
-use crate::{Failure, files, say};
-use ebbtide::fs::RealFs;
-use ebbtide::{CopyCache, CopyReader, Settings};
+use crate::{Failure, files, replicas, say};
+use ebbtide::{CopyReader, Settings};
 use ebbtide_lake::Lake;
 use ebbtide_query::{Serving, WorkerSettings, WorkerToken, Workers};
-use ebbtide_ttl::SystemClock;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Where the secret is, without a file.
 const TOKEN: &str = "EBBTIDE_WORKER_TOKEN";
-/// How much of the files that a session fetches itself is kept.
-const SESSION_CACHE_BYTES: u64 = 10 << 30;
 
 /// Runs `ebbtide worker`.
 pub(crate) fn run(args: &WorkerArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let temporary = if args.cache.is_none() { Some(tempfile::tempdir()?) } else { None };
     let folder = args.cache.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path));
-    let cache = cache(folder.unwrap_or(Path::new(".")), args.cache_bytes as u64)?;
+    let cache = replicas::cache(folder.unwrap_or(Path::new(".")), args.cache_bytes as u64)?;
     let settings = WorkerSettings {
         reader: CopyReader::new(Arc::new(Lake::new()), cache, Settings::default()),
         allowed: args.allow.clone(),
@@ -43,15 +39,6 @@ pub(crate) fn workers(args: &SqlArgs) -> Result<Option<Workers>, Failure> {
         return Ok(None);
     }
     Ok(Some(Workers::new(&args.workers, token(args.token_file.as_deref())?)?))
-}
-
-/// A folder for the files that a session fetches itself.
-pub(crate) fn session_cache(folder: &Path) -> Result<Arc<CopyCache>, Failure> {
-    cache(folder, SESSION_CACHE_BYTES)
-}
-
-fn cache(folder: &Path, bytes_max: u64) -> Result<Arc<CopyCache>, Failure> {
-    Ok(Arc::new(CopyCache::open(Arc::new(RealFs::new()), &SystemClock::new(), folder, bytes_max)?))
 }
 
 fn token(file: Option<&Path>) -> Result<Option<WorkerToken>, Failure> {

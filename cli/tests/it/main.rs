@@ -33,6 +33,8 @@ mod serve_memory;
 mod serve_page;
 #[cfg(all(unix, feature = "server"))]
 mod serve_postgres;
+#[cfg(all(unix, feature = "workers"))]
+mod several_copies;
 #[path = "../../../lake/tests/shared/stores.rs"]
 mod stores;
 mod two_ways;

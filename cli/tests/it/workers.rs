@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// A worker in a process of its own.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
     address: String,
     log: Log,
 }
 
 impl Worker {
-    fn start(folder: &Path, args: &[&str]) -> Worker {
+    pub(crate) fn start(folder: &Path, args: &[&str]) -> Worker {
         let mut all = command();
         all.current_dir(folder).args(["worker", "--listen", "127.0.0.1:0"]).args(args);
         all.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -47,32 +47,38 @@ impl Drop for Worker {
 }
 
 /// A shipped database, with the URL of its copy, and the one below which its archives are.
-struct Shipped {
+pub(crate) struct Shipped {
     folder: TempDir,
-    url: String,
+    pub(crate) url: String,
     archives: String,
 }
 
 impl Shipped {
     /// The weather and the hosts, and of both an archived double.
-    fn with_everything(shipped: Shipped) -> Shipped {
+    pub(crate) fn with_everything(shipped: Shipped) -> Shipped {
+        shipped.with_what_is_left_by(&[])
+    }
+
+    /// The same without what these statements delete from the weather and the hosts.
+    pub(crate) fn with_what_is_left_by(self, deletes: &[&str]) -> Shipped {
         let weather = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/weather/nyc_2013_hourly.csv.gz");
         let weather = weather.to_str().unwrap();
-        shipped.fill("weather", "station", weather);
-        shipped.fill("cpu", "tags", &hosts(shipped.path()));
+        self.fill("weather", "station", weather);
+        self.fill("cpu", "tags", &hosts(self.path()));
+        deletes.iter().for_each(|statement| self.sql(statement));
         let months: Vec<String> = (1..=6)
             .map(|month| format!("time >= '2013-{month:02}-01' AND time < '2013-{:02}-01'", month + 1))
             .collect();
         let columns = "station, time, temp, dewp, humid, wind_dir, wind_speed, wind_gust, precip, pressure, visib";
-        shipped.archive("old", "weather", columns, &months);
+        self.archive("old", "weather", columns, &months);
         let hours: Vec<String> =
             (0..6).map(|part| format!("EXTRACT(hour FROM time) BETWEEN {} AND {}", part * 4, part * 4 + 3)).collect();
-        shipped.archive("old_cpu", "cpu", &format!("tags, time, {}", FIELDS.join(", ")), &hours);
-        shipped.ship();
-        shipped
+        self.archive("old_cpu", "cpu", &format!("tags, time, {}", FIELDS.join(", ")), &hours);
+        self.ship();
+        self
     }
 
-    fn new() -> Shipped {
+    pub(crate) fn new() -> Shipped {
         let folder = tempfile::tempdir().unwrap();
         let place = format!("file://{}", folder.path().display());
         Shipped::within(folder, &place)
@@ -83,17 +89,17 @@ impl Shipped {
         Shipped { folder, url: format!("{place}/copy"), archives: format!("{place}/archive") }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = inside(self.path(), args, "");
         assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
         output.stdout
     }
 
-    fn sql(&self, statement: &str) {
+    pub(crate) fn sql(&self, statement: &str) {
         self.run(&["sql", &statement.replace("ARCHIVE", &self.archives)]);
     }
 
@@ -121,12 +127,12 @@ impl Shipped {
         }
     }
 
-    fn ship(&self) {
+    pub(crate) fn ship(&self) {
         self.run(&["ship", "--to", &self.url, "--once"]);
     }
 
     /// The rows of each statement, as seen at an instant.
-    fn ask(&self, statements: &[&str], now: &str, args: &[&str]) -> Result<Vec<Vec<Value>>, String> {
+    pub(crate) fn ask(&self, statements: &[&str], now: &str, args: &[&str]) -> Result<Vec<Vec<Value>>, String> {
         let between = "SELECT 'next' AS next";
         let mut all = vec!["sql", "--follow", &self.url, "--format", "ndjson", "--now", now];
         all.extend(args);
@@ -190,7 +196,7 @@ fn each(function: &str, count: usize) -> String {
 }
 
 /// The fifteen queries of TSBS, over a collection or what is archived of it.
-fn tsbs(from: &str) -> Vec<String> {
+pub(crate) fn tsbs(from: &str) -> Vec<String> {
     let host = |count: usize| {
         let names: Vec<String> = (0..count).map(|host| format!("'host_{}'", host * 2 + 1)).collect();
         format!("tags.hostname IN ({})", names.join(", "))
@@ -230,7 +236,7 @@ fn tsbs(from: &str) -> Vec<String> {
 }
 
 /// The twelve queries of the benchmark of weather, over a collection or what is archived of it.
-fn weather(from: &str) -> Vec<String> {
+pub(crate) fn weather(from: &str) -> Vec<String> {
     let week = "time >= '2013-03-10T05:30:00Z' AND time < '2013-03-17T05:30:00Z'";
     let all = |function: &str| {
         let fields = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"];
@@ -278,7 +284,7 @@ fn close(a: &Value, b: &Value) -> bool {
 }
 
 /// Whether two answers are the same, in the same order if the statement asks for one.
-fn agree(statement: &str, mut one: Vec<Value>, mut other: Vec<Value>) {
+pub(crate) fn agree(statement: &str, mut one: Vec<Value>, mut other: Vec<Value>) {
     if !statement.contains("ORDER BY") {
         let key = |row: &Value| {
             let row = row.as_object().unwrap();
@@ -294,12 +300,12 @@ fn agree(statement: &str, mut one: Vec<Value>, mut other: Vec<Value>) {
     }
 }
 
-fn addresses(workers: &[Worker]) -> String {
+pub(crate) fn addresses(workers: &[Worker]) -> String {
     workers.iter().map(|worker| worker.address.as_str()).collect::<Vec<_>>().join(",")
 }
 
 /// An instant at which the first weeks of the weather have expired, by the clock of the session alone.
-const NOW: &str = "2033-02-20T12:00:00Z";
+pub(crate) const NOW: &str = "2033-02-20T12:00:00Z";
 
 #[test]
 fn three_workers_answer_what_one_process_does() {

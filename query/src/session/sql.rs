@@ -75,6 +75,10 @@ impl Session {
             return self.in_words(plan, state, &context).await;
         }
         match state.statement_to_plan(parsed).await? {
+            LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete && context.is_of_several() => {
+                let message = format!("{}: several databases are read as one, and none is written to", dml.table_name);
+                Err(QueryError::new(Code::IllegalOperation, message).into())
+            }
             LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
                 Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
                 None => match documents_deleted_from(&dml.table_name, &context) {

@@ -14,6 +14,7 @@ mod groups;
 mod joins;
 mod prepared;
 mod repeated;
+mod several;
 mod sorted_runs;
 mod sql;
 mod support;
