@@ -37,3 +37,27 @@ fn a_database_is_restored_as_it_was_at_an_instant() {
     assert_ne!(early.code, 0, "{}", early.stdout);
     assert!(early.stderr.contains("2024-01-01T00:00:00Z"), "{}", early.stderr);
 }
+
+#[test]
+fn status_and_metrics_of_a_copy_say_how_old_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    let nothing = run(&["status", "--follow", &url]);
+    assert!(nothing.code != 0 && nothing.stderr.contains("has no copy of a database"), "{}", nothing.stderr);
+    run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door')"]);
+    run(&["sql", "INSERT INTO doors (t, door) VALUES ('2024-06-01T10:00:00Z', 'front')"]);
+    run(&["ship", "--to", &url, "--once"]);
+    run(&["sql", "INSERT INTO doors (t, door) VALUES ('2024-06-02T10:00:00Z', 'back')"]);
+    let own = run(&["status"]).stdout;
+    let (_, until) = own.split_once(&format!("shipped to {url} until ")).unwrap();
+    let (until, _) = until.split_once(';').unwrap();
+    let status = run(&["status", "--follow", &url]);
+    let first = status.stdout.lines().next().unwrap();
+    let known = format!("replica of {url}: what was acknowledged before {until}, ");
+    assert!(first.starts_with(&known) && first.ends_with(" ago"), "{first}");
+    assert!(status.stdout.contains("doors: 1 measurement in 1 bucket"), "{}", status.stdout);
+    let metrics = run(&["metrics", "--follow", &url]).stdout;
+    let lag = metrics.lines().find_map(|line| line.strip_prefix("ebbtide_replica_lag_seconds ")).unwrap();
+    assert!(lag.parse::<f64>().unwrap() > 0.0, "{lag}");
+}
