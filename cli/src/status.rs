@@ -4,7 +4,7 @@ use crate::args::{Cli, StatusArgs};
 use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, replicas, say};
 use ebbtide::{
-    BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, FailingPlace, RuleInfo, RungInfo, Snapshot,
+    BucketInfo, CollectionSnapshot, Database, DocumentsSnapshot, FailingPlace, RuleInfo, RungInfo, Snapshot, Unshipped,
 };
 use ebbtide_query::system;
 use ebbtide_ttl::{Timestamp, retention_text};
@@ -18,6 +18,7 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
         Some(replica) => {
             let behind = about(age(database.clock().now(), replica.until).max(0.0));
             say!("replica of {}: what was acknowledged before {}, {behind} ago", replica.url, replica.until);
+            unshipped(&replica.url)?;
         }
         None => say!("database {}", cli.db.display()),
     }
@@ -54,6 +55,23 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
             counted(last.measurements, what),
             bytes(last.bytes)
         );
+    }
+    Ok(())
+}
+
+/// Prints what is missing in a copy since its primary was replaced, as far as former primaries have found out.
+fn unshipped(url: &str) -> Result<(), Failure> {
+    for Unshipped { until, rows, found_at, .. } in open::builder(".").unshipped(url)? {
+        let later = format!("that a former primary acknowledged after {until}");
+        match rows {
+            Some(0) => {}
+            Some(rows) => {
+                say!(
+                    "note: measurements and changed documents {later} and that are not here: {rows}; it found out at {found_at}"
+                );
+            }
+            None => say!("note: measurements and changed documents {later} are not here; it found out at {found_at}"),
+        }
     }
     Ok(())
 }

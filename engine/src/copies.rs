@@ -31,6 +31,7 @@ mod shipping;
 mod source;
 mod status;
 mod store;
+mod unshipped;
 mod worker;
 mod writer;
 
@@ -47,5 +48,7 @@ pub use shipping::Shipping;
 pub(crate) use status::CopiesStatus;
 pub use status::{ReplicaStatus, ShipStatus};
 pub use store::CopyStore;
+pub use unshipped::Unshipped;
+pub(crate) use unshipped::list as unshipped;
 pub use writer::ShippedNote;
 pub(crate) use writer::{Writer, check_folder};

@@ -98,7 +98,7 @@ pub use crate::batch_id::{BatchId, LastBatch};
 pub use crate::commands::TIMESERIES_OPTIONS;
 pub use crate::copies::{
     CopyCache, CopyPosition, CopyReader, CopyStore, Following, Replica, ReplicaStatus, Restored, ShipOptions,
-    ShipStatus, ShippedNote, Shipper, Shipping,
+    ShipStatus, ShippedNote, Shipper, Shipping, Unshipped,
 };
 pub use crate::db::{
     Builder, Collection, Database, DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, FoundAndModified,

@@ -39,6 +39,23 @@ fn a_database_is_restored_as_it_was_at_an_instant() {
 }
 
 #[test]
+fn what_an_old_primary_had_not_shipped_is_said_there_and_of_the_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door')"]);
+    run(&["ship", "--to", &url, "--once"]);
+    run(&["sql", "INSERT INTO doors (t, door) VALUES ('2024-06-01T10:00:00Z', 'a'), ('2024-06-01T10:00:00Z', 'b')"]);
+    assert_eq!(run(&["promote", "--from", &url, "--db", "new"]).code, 0);
+    assert!(!run(&["status", "--follow", &url]).stdout.contains("note: "));
+    let refused = run(&["ship", "--to", &url, "--once"]);
+    assert!(refused.code != 0 && refused.stderr.contains("and are not in the copy: 2"), "{}", refused.stderr);
+    let status = run(&["status", "--follow", &url]).stdout;
+    let note = status.lines().find(|line| line.starts_with("note: ")).unwrap();
+    assert!(note.contains("and that are not here: 2; it found out at "), "{note}");
+}
+
+#[test]
 fn status_and_metrics_of_a_copy_say_how_old_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().join("copy").display());

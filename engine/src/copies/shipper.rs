@@ -7,6 +7,7 @@ use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_o
 use super::source::{Changes, Source};
 use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
+use super::unshipped::{self, Unshipped};
 use super::writer::{ShippedNote, Writer};
 use crate::error::{Error, Result};
 use crate::failing::Attempt;
@@ -15,7 +16,6 @@ use crate::identity::{hex, new_identity};
 use bytes::Bytes;
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -443,29 +443,56 @@ impl Shipper {
         Ok(changes)
     }
 
-    /// How many measurements and changes of documents the log has that no piece which counts has; `None` if they cannot be read.
-    fn unshipped(&mut self) -> Option<u64> {
-        let sending = self.epoch.as_ref().and_then(|epoch| epoch.sending.as_ref());
-        let sending = sending.and_then(|sending| Piece::decode("the last piece", &sending.bytes).ok());
-        let unsent = self.unsent.take().map(|changes| changes.records);
-        let read = self.source.read(usize::MAX).ok().map(|changes| changes.records);
-        let records = sending.map(|piece| piece.records).into_iter().chain(unsent).chain([read?]).flatten();
-        records.map(|record| Some(record.decode(|_| true).ok()?.rows())).sum()
+    /// What was acknowledged here and is not in the copy, where another folder is the primary since `claim`; `None` if that cannot be
+    /// found out.
+    fn unshipped(&mut self, claim: &Claim, writer: &str) -> Result<Option<Unshipped>> {
+        let shipped = self.status.shipped_until.map(|until| (until, self.status.last_record));
+        let end = unshipped::end_of(self.store.as_ref(), writer, claim.epoch)?.or(shipped);
+        let Some((until, last_record)) = end else { return Ok(None) };
+        let records = self.read_all()?.records;
+        let mut later = records.iter().filter(|record| record.seq > last_record).peekable();
+        // Records that were sealed may have left the log.
+        let first = later.peek().map_or(self.source.last_seq() + 1, |record| record.seq);
+        let rows = (first <= last_record + 1)
+            .then(|| later.map(|record| Some(record.decode(|_| true).ok()?.rows())).sum::<Option<u64>>())
+            .flatten();
+        Ok(Some(Unshipped { until, rows, found_at: self.clock.now() }))
+    }
+
+    /// The same in words, after it was said in the copy.
+    fn tell_unshipped(&mut self, claim: &Claim, writer: &str) -> String {
+        let found = self.unshipped(claim, writer).and_then(|found| {
+            found.iter().try_for_each(|unshipped| unshipped.put(self.store.as_ref(), writer))?;
+            Ok(found)
+        });
+        match found {
+            Ok(Some(Unshipped { rows: Some(0), .. })) => {
+                "; all measurements and documents that were acknowledged here are in the copy".to_owned()
+            }
+            Ok(Some(Unshipped { until, rows: Some(rows), .. })) => {
+                format!(
+                    "; measurements and changed documents that were acknowledged here after {until} and are not in the copy: {rows}"
+                )
+            }
+            Ok(Some(Unshipped { until, rows: None, .. })) => {
+                format!("; what was acknowledged here after {until} is not in the copy")
+            }
+            Ok(None) => String::new(),
+            Err(error) => {
+                tracing::warn!(%error, "it could not be found out or noted what is not in the copy");
+                String::new()
+            }
+        }
     }
 
     /// Notes that another process or another folder ships to this place now.
     fn supersede(&mut self, claim: &Claim) -> Error {
-        let unshipped = self.unshipped();
+        let own = self.writer.as_ref().map(|writer| writer.id.clone()).filter(|id| *id != claim.writer);
+        let unshipped = own.map(|own| self.tell_unshipped(claim, &own));
         let (url, at) = (&self.status.url, claim.at);
-        let error = match &mut self.writer {
-            Some(writer) if writer.id != claim.writer => {
-                let mut reason = format!("another folder was made the primary of {url} at {at}");
-                if let Some(until) = self.status.shipped_until {
-                    let _ = write!(reason, "; what was acknowledged here after {until} is not in the copy");
-                    if let Some(rows) = unshipped {
-                        let _ = write!(reason, " (measurements and changed documents in the log: {rows})");
-                    }
-                }
+        let error = match (&mut self.writer, unshipped) {
+            (Some(writer), Some(unshipped)) => {
+                let reason = format!("another folder was made the primary of {url} at {at}{unshipped}");
                 if let Err(error) = writer.supersede(self.fs.as_ref(), &self.dir, &reason) {
                     tracing::error!(%error, "it could not be noted that the folder is no longer the primary");
                 }

@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::archive::ArchivePlaces;
-use crate::copies::{self, CopyCache, CopyPlace, Replica, Restored, ShipOptions, Shipper, Writer};
+use crate::copies::{self, CopyCache, CopyPlace, Replica, Restored, ShipOptions, Shipper, Unshipped, Writer};
 use crate::error::Result;
 use crate::fs::{Fs, RealFs};
 use crate::repair::{RepairMode, RepairReport};
@@ -119,6 +119,14 @@ impl Builder {
     /// As for [`Builder::follow`].
     pub fn follow_on_demand(self, url: &str, cache: &Arc<CopyCache>) -> Result<Replica> {
         Replica::open_on_demand(&self.place(url), cache, None)
+    }
+
+    /// What former primaries of the copy at `url` had acknowledged and not shipped when they were replaced, as far as they have found out.
+    ///
+    /// # Errors
+    /// As for [`Builder::restore`].
+    pub fn unshipped(self, url: &str) -> Result<Vec<Unshipped>> {
+        copies::unshipped(&self.place(url))
     }
 
     fn place(self, url: &str) -> CopyPlace {

@@ -193,8 +193,13 @@ fn a_promoted_replica_is_the_only_primary() {
 
     let error = shipper.ship_now().unwrap_err();
     assert_eq!(error.code(), Code::NotWritable, "{error}");
-    let lost = "what was acknowledged here after 2024-01-01T00:00:00Z is not in the copy (measurements and changed documents in the log: 1)";
+    let lost = "measurements and changed documents that were acknowledged here after 2024-01-01T00:00:00Z and are not in the copy: 1";
     assert!(error.to_string().contains(lost), "{error}");
+    let told = builder(&beside).unshipped(URL).unwrap();
+    assert_eq!(
+        told.iter().map(|told| (told.until, told.rows, told.found_at)).collect::<Vec<_>>(),
+        [(at(0), Some(1), at(60))]
+    );
     assert_eq!(db.create_collection("x", CollectionOptions::new("t")).unwrap_err().code(), Code::NotWritable);
     assert_eq!(db.sweep().unwrap_err().code(), Code::NotWritable);
     assert_eq!(db.publish_now("weather").unwrap_err().code(), Code::NotWritable);
@@ -210,6 +215,51 @@ fn a_promoted_replica_is_the_only_primary() {
     assert_eq!(content(&restored, at(0)), content(&new, at(0)));
     let (_, restored) = restored_from(&machine, Some(at(30)));
     assert_eq!(restored.snapshot_at(at(0)).collection("weather").unwrap().count().unwrap(), 30);
+}
+
+#[test]
+fn an_old_primary_that_comes_back_says_on_both_sides_what_it_had_not_shipped() {
+    // How many more it had acknowledged; whether it sealed them; and what it knows of their number.
+    for (more, seals, known) in [(0, false, Some(0)), (3, false, Some(3)), (3, true, None)] {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        let c = weather(&db);
+        c.insert_documents(&(0..30).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+        shipper_of(&machine, None).ship_now().unwrap();
+        machine.clock.set(at(10));
+        if more > 0 {
+            let sessions = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+            sessions.put(&doc! {"_id": 1, "n": 1}).unwrap();
+            c.insert_documents(&(30..29 + more).map(|v| reading(v, v)).collect::<Vec<_>>()).unwrap();
+        }
+        if seals {
+            db.flush().unwrap();
+        }
+        drop((c, db));
+        let beside = machine.another();
+        builder(&beside).promote(URL).unwrap();
+        assert_eq!(builder(&beside).unshipped(URL).unwrap(), [], "it is not back yet");
+        // Another promotion after the one that counts for it.
+        machine.clock.set(at(20));
+        let new = open(&beside);
+        new.collection("weather").unwrap().insert_documents(&[reading(5, 200)]).unwrap();
+        shipper_of(&beside, None).ship_now().unwrap();
+        builder(&beside.another()).promote(URL).unwrap();
+
+        machine.clock.set(at(100));
+        let error = shipper_of(&machine, None).ship_now().unwrap_err();
+        assert_eq!(error.code(), Code::NotWritable, "{error}");
+        let words = match known {
+            Some(0) => "all measurements and documents that were acknowledged here are in the copy".to_owned(),
+            Some(n) => format!("acknowledged here after {} and are not in the copy: {n}", at(0)),
+            None => format!("what was acknowledged here after {} is not in the copy", at(0)),
+        };
+        assert!(error.to_string().contains(&words), "{error}");
+        assert_eq!(builder(&machine).open().unwrap_err().to_string(), error.to_string());
+        let told = builder(&beside).unshipped(URL).unwrap();
+        let told: Vec<_> = told.iter().map(|told| (told.until, told.rows, told.found_at)).collect();
+        assert_eq!(told, [(at(0), known, at(100))]);
+    }
 }
 
 #[test]
