@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Show collections, their sizes and rules, the age of what is stored, and what expires next.
     Status(StatusArgs),
     /// Print metrics of what is stored and what is due, in the text format of Prometheus.
-    Metrics(StatusArgs),
+    Metrics(MetricsArgs),
     /// Print the segment files of a collection, and how other programs read them.
     Files(FilesArgs),
     /// Read every file and verify every checksum and count.
@@ -188,9 +188,16 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 
-    /// Report on the database that is shipped to this URL, as far as it has been shipped, and on how old that is.
-    #[arg(long, value_name = "URL")]
+    /// Report on the database that is shipped to this URL: how far it has been shipped, and what has.
+    #[arg(long, value_name = "URL", conflicts_with = "now")]
     pub(crate) follow: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MetricsArgs {
+    /// Report as of this time, past or future; +7d is a week from now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) now: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `ebbtide status` and `ebbtide metrics`: what is stored, how old it is, and what expires next.
 
-use crate::args::{Cli, StatusArgs};
+use crate::args::{Cli, MetricsArgs, StatusArgs};
 use crate::human::{bytes, contents, counted};
 use crate::{Failure, files, open, parse_now, replicas, say};
 use ebbtide::{
@@ -8,25 +8,18 @@ use ebbtide::{
 };
 use ebbtide_query::system;
 use ebbtide_ttl::{Timestamp, retention_text};
-use tempfile::TempDir;
 
 /// Runs `ebbtide status`.
 pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
-    let reported = Reported::open(cli, args)?;
-    let Reported { database, snapshot, .. } = &reported;
-    match database.replica_status() {
-        Some(replica) => {
-            let behind = about(age(database.clock().now(), replica.until).max(0.0));
-            say!("replica of {}: what was acknowledged before {}, {behind} ago", replica.url, replica.until);
-            unshipped(&replica.url)?;
-        }
-        None => say!("database {}", cli.db.display()),
+    if let Some(url) = &args.follow {
+        return copy_status(url);
     }
-    if args.follow.is_none() {
-        let imports = crate::import::unfinished(&cli.db, snapshot)?;
-        for note in imports.into_iter().chain(crate::dump::unfinished(&cli.db, snapshot)?) {
-            say!("note: {note}");
-        }
+    let (database, snapshot) = &open_snapshot(cli, args.now.as_deref())?;
+    say!("database {}", cli.db.display());
+    for note in
+        crate::import::unfinished(&cli.db, snapshot)?.into_iter().chain(crate::dump::unfinished(&cli.db, snapshot)?)
+    {
+        say!("note: {note}");
     }
     copies(database)?;
     let ordinary = snapshot.document_collections();
@@ -55,6 +48,34 @@ pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
             counted(last.measurements, what),
             bytes(last.bytes)
         );
+    }
+    Ok(())
+}
+
+/// Prints how old a copy is and what its collections have, without fetching their segments.
+fn copy_status(url: &str) -> Result<(), Failure> {
+    let (replica, _folder) = replicas::newest(url)?;
+    let database = replica.database();
+    if let Some(replica) = database.replica_status() {
+        let behind = about(age(database.clock().now(), replica.until).max(0.0));
+        say!("copy {url}: what was acknowledged before {}, {behind} ago", replica.until);
+        say!("  epoch {}, piece {}", replica.epoch, replica.piece);
+    }
+    unshipped(url)?;
+    let snapshot = database.snapshot();
+    for name in snapshot.collections() {
+        let collection = snapshot.collection(&name)?;
+        let segments = collection.segments();
+        let rows = counted(segments.iter().map(|segment| segment.rows).sum(), "measurement");
+        let size = bytes(segments.iter().map(|segment| segment.bytes).sum());
+        let open = collection.part(&[], true)?.count()?;
+        say!("{name}: {rows} in {}, {size}; {open} in open buckets", counted(segments.len() as u64, "segment"));
+        if let Some((first, last)) = collection.time_range() {
+            say!("  {first} to {last}");
+        }
+    }
+    for name in snapshot.document_collections() {
+        say!("{name}: an ordinary collection");
     }
     Ok(())
 }
@@ -92,38 +113,21 @@ fn copies(database: &Database) -> Result<(), Failure> {
 }
 
 /// Runs `ebbtide metrics`.
-pub(crate) fn metrics(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
-    let reported = Reported::open(cli, args)?;
-    let Reported { database, snapshot, .. } = &reported;
-    let text = database.prometheus(snapshot)?;
+pub(crate) fn metrics(cli: &Cli, args: &MetricsArgs) -> Result<(), Failure> {
+    let (database, snapshot) = open_snapshot(cli, args.now.as_deref())?;
+    let text = database.prometheus(&snapshot)?;
     say!("{}", text.trim_end());
     Ok(())
 }
 
-/// What is reported on.
-struct Reported {
-    database: Database,
-    snapshot: Snapshot,
-    /// The folder of a replica.
-    _temporary: Option<TempDir>,
-}
-
-impl Reported {
-    fn open(cli: &Cli, args: &StatusArgs) -> Result<Reported, Failure> {
-        let now = parse_now(args.now.as_deref())?;
-        let (database, _temporary) = match &args.follow {
-            None => (open::for_reading(cli)?, None),
-            Some(url) => {
-                let (replica, folder) = replicas::newest(url)?;
-                (replica.database().clone(), Some(folder))
-            }
-        };
-        let snapshot = match now {
-            Some(now) => database.snapshot_at(now),
-            None => database.snapshot(),
-        };
-        Ok(Reported { database, snapshot, _temporary })
-    }
+fn open_snapshot(cli: &Cli, now: Option<&str>) -> Result<(Database, Snapshot), Failure> {
+    let now = parse_now(now)?;
+    let database = open::for_reading(cli)?;
+    let snapshot = match now {
+        Some(now) => database.snapshot_at(now),
+        None => database.snapshot(),
+    };
+    Ok((database, snapshot))
 }
 
 /// Prints what an ordinary collection stores by rule, and what expires next.

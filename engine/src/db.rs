@@ -113,6 +113,12 @@ impl Database {
         self.engine.clock.clone()
     }
 
+    /// Whether two databases are the same one, or copies of one: what was stored before they were copied is in both.
+    #[must_use]
+    pub fn is_copy_of(&self, other: &Database) -> bool {
+        self.engine.identity == other.engine.identity
+    }
+
     /// Whether the database was opened for reading only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::documents::table::DocumentsTable;
 use crate::named_columns::NamedColumns;
 use crate::provider::CollectionTable;
-use crate::several::together;
+use crate::several::{Named, together};
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
@@ -201,9 +201,12 @@ impl Collections {
         if !self.context.is_of_several() {
             return Ok(self.collection(self.context.snapshot(), name));
         }
-        let of_one = |(number, snapshot)| Some((number, self.collection(snapshot, name)?));
-        let tables: Vec<_> = self.context.snapshots().enumerate().filter_map(of_one).collect();
-        if tables.is_empty() { Ok(None) } else { together(name, tables).map(Some) }
+        let tables: Vec<_> = self.context.snapshots().map(|snapshot| self.collection(snapshot, name)).collect();
+        if tables.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let (label, collection) = (name.to_owned(), name.to_owned());
+        together(&Named { label, collection, has: Snapshot::has_collection }, tables).map(Some)
     }
 }
 
@@ -277,11 +280,12 @@ impl SchemaProvider for SystemTables {
         if !self.context.is_of_several() {
             return Ok(Some(Arc::new(SystemTable::new(name, &self.context)?)));
         }
-        let of_one = |(number, context): (usize, Arc<StatementContext>)| {
-            Ok((number, Arc::new(SystemTable::new(name, &context)?) as Arc<dyn TableProvider>))
+        let of_one = |context: Arc<StatementContext>| {
+            Ok(Some(Arc::new(SystemTable::new(name, &context)?) as Arc<dyn TableProvider>))
         };
-        let tables = self.context.of_databases().enumerate().map(of_one).collect::<Result<Vec<_>>>()?;
-        together(name, tables).map(Some)
+        let tables = self.context.of_databases().map(of_one).collect::<Result<Vec<_>>>()?;
+        let (label, collection) = (format!("{SYSTEM}.{name}"), String::new());
+        together(&Named { label, collection, has: |_, _| true }, tables).map(Some)
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -9,6 +9,7 @@ mod arguments;
 mod arithmetic;
 mod asof;
 mod bins;
+mod calls;
 mod counts;
 mod date_bin;
 mod date_trunc;
@@ -27,13 +28,14 @@ mod series;
 mod sliding;
 mod table;
 mod totals;
+pub(crate) mod widened;
 mod zeros;
 
 use crate::balance::balance_filters;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::timestamp_coercion::BeneathCasts;
 use chrono::{DateTime, Utc};
-use datafusion::catalog::Session;
+use datafusion::catalog::{Session, TableFunctionImpl};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
@@ -51,6 +53,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionContext;
+use ebbtide::Snapshot;
 use futures::future::{BoxFuture, FutureExt};
 use of_each::OfEach;
 use std::fmt;
@@ -86,8 +89,8 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.insert(0, Arc::new(BeneathCasts));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     let rules = rules.into_iter().map(|rule| Arc::new(WhenRun(rule)) as Arc<_>).collect();
-    let pivots: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots)];
-    builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(pivots)
+    let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots), Arc::new(calls::Calls)];
+    builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(relations)
 }
 
 /// A rule that is applied only to statements that run. DataFusion also optimizes statements at PREPARE, when parameters have no
@@ -142,18 +145,28 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
     register_rewrites(&mut context.clone())?;
-    context.register_udtf("archived", Arc::new(OfEach(archived::Archived)));
-    context.register_udtf("expired", Arc::new(OfEach(expired::Expired)));
-    context.register_udtf("latest", Arc::new(OfEach(latest::Latest)));
-    context.register_udtf("latest_archived", Arc::new(OfEach(latest::LatestArchived)));
-    context.register_udtf("rollup", Arc::new(OfEach(rollup::Rollup)));
+    register_table(context, "archived", archived::Archived, archived::has_archive);
+    register_table(context, "expired", expired::Expired, Snapshot::has_collection);
+    register_table(context, "latest", latest::Latest, Snapshot::has_collection);
+    register_table(context, "latest_archived", latest::LatestArchived, archived::has_archive);
+    register_table(context, "rollup", rollup::Rollup, Snapshot::has_collection);
     Ok(())
+}
+
+/// Registers a table function over a collection.
+fn register_table(
+    context: &SessionContext,
+    name: &'static str,
+    function: impl TableFunctionImpl + 'static,
+    has: fn(&Snapshot, &str) -> bool,
+) {
+    context.register_udtf(name, Arc::new(OfEach { name, function, has }));
 }
 
 /// Registers the functions that only rewritten plans call, for those who get such plans from elsewhere.
 #[cfg(feature = "workers")]
 pub(crate) fn register_internal(context: &SessionContext) {
-    for function in arithmetic::functions().chain(floats::functions()) {
+    for function in arithmetic::functions().chain(floats::functions()).chain([widened::function()]) {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }

@@ -278,20 +278,33 @@ impl Session {
     }
 
     /// A session that reads further databases too, such as the replicas of databases that each have some of the series. A
-    /// collection has the rows of all databases, with the columns of all, and so have the listings and the functions over
-    /// collections. All are read at the same instant.
+    /// collection has the rows and the columns of all databases, as have the results of the functions over collections; the
+    /// listings have the rows of all. All are read at the same instant.
     ///
     /// # Errors
-    /// [`Code::InvalidOptions`] if one of the databases can be written to.
-    pub fn beside(self, others: Vec<Database>) -> Result<Self> {
-        let mut databases = std::iter::once(&self.database).chain(&others);
-        if let Some(written) = databases.find(|database| !database.is_read_only()) {
-            let path = written.path().display();
-            let what =
-                format!("{path} is open for writing: databases that are read together are replicas or open read-only");
-            return Err(QueryError::new(Code::InvalidOptions, what));
+    /// [`Code::InvalidOptions`] if one of the databases can be written to, or two are copies of one: its rows would count twice.
+    pub fn beside(mut self, others: Vec<Database>) -> Result<Self> {
+        let refused = |database: &Database, what: &str| {
+            let replica = database.replica_status().map(|replica| replica.url);
+            let name = replica.unwrap_or_else(|| database.path().display().to_string());
+            QueryError::new(Code::InvalidOptions, format!("{name} {what}"))
+        };
+        for other in others {
+            if let Some(written) = [&self.database, &other].into_iter().find(|database| !database.is_read_only()) {
+                return Err(refused(
+                    written,
+                    "is open for writing: of several databases that are read as one, none may be",
+                ));
+            }
+            if self.databases().any(|database| database.is_copy_of(&other)) {
+                return Err(refused(
+                    &other,
+                    "is another copy of a database that is read already: its rows would count twice",
+                ));
+            }
+            self.others.push(other);
         }
-        Ok(Session { others, ..self })
+        Ok(self)
     }
 
     /// The database; if there are several, the first.
@@ -407,8 +420,9 @@ impl Session {
         std::iter::once(&self.database).chain(&self.others)
     }
 
-    /// Snapshots of all databases, as a statement that starts now would see them.
-    fn snapshots(&self) -> Vec<Snapshot> {
+    /// Snapshots of all databases, as a statement of this session would see them: [`Session::snapshot`] is the first.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<Snapshot> {
         let first = self.snapshot();
         let others: Vec<Snapshot> = self.others.iter().map(|other| other.snapshot_at(first.now())).collect();
         std::iter::once(first).chain(others).collect()

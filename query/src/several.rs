@@ -1,40 +1,169 @@
 //! Collections of several databases as one table, for databases that each have some of the series.
 //!
-//! A statement has a context for each database, all with the same instant. The table of a name is the union of the tables that the
-//! databases have under this name, by the names of their columns: DataFusion pushes filters and projections into each of them, and
-//! gives columns of different types a common one.
+//! A statement has a context for each database, all with the same instant. The table of a name is a union over all databases, also
+//! over those that have nothing of this name: a plan that is kept must notice if they get it. All inputs of the union have the same
+//! columns, since DataFusion would take the types of the first one's until it analyzes the plan.
 
 use crate::at_once::scan_at_once;
 use crate::context::StatementContext;
-use datafusion::arrow::datatypes::SchemaRef;
+use crate::functions::widened::widened;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, ScalarValue, TableReference, exec_err, internal_datafusion_err, plan_err};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, Union};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use ebbtide::Snapshot;
 use futures::FutureExt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The tables that the databases have under a name, as one: each with the number of its database.
-pub(crate) fn together(name: &str, tables: Vec<(usize, Arc<dyn TableProvider>)>) -> Result<Arc<dyn TableProvider>> {
-    let scan = |(number, table)| {
-        let table = Arc::new(TableOfOne { number, table });
-        LogicalPlanBuilder::scan(name, provider_as_source(table), None)?.build().map(Arc::new)
-    };
-    let mut scans = tables.into_iter().map(scan).collect::<Result<Vec<_>>>()?;
-    let all = match scans.len() {
-        1 => Arc::unwrap_or_clone(scans.remove(0)),
-        _ => LogicalPlan::Union(Union::try_new_by_name(scans)?),
-    };
-    Ok(Arc::new(ViewTable::new(all, None)))
+/// A table of the databases.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    /// What it is called in plans. No other table is called so.
+    pub(crate) label: String,
+    pub(crate) collection: String,
+    /// Whether a database has it.
+    pub(crate) has: fn(&Snapshot, &str) -> bool,
 }
 
-/// The table of one of the databases. It is planned in the context of that database.
+/// The tables of all databases as one: in the order of their numbers, the table of each that has one.
+pub(crate) fn together(named: &Named, tables: Vec<Option<Arc<dyn TableProvider>>>) -> Result<Arc<dyn TableProvider>> {
+    let (schema, clashes) = common(tables.iter().flatten().map(|table| table.schema()))?;
+    let clashes = Arc::new(clashes);
+    let scan = |(number, table)| {
+        let (named, schema, clashes) = (named.clone(), Arc::clone(&schema), Arc::clone(&clashes));
+        let name = TableReference::bare(format!("{} [{}]", named.label, number + 1));
+        let table = Arc::new(TableOfOne { number, named, table, schema, clashes });
+        LogicalPlanBuilder::scan(name, provider_as_source(table), None)?.build().map(Arc::new)
+    };
+    let scans = tables.into_iter().enumerate().map(scan).collect::<Result<Vec<_>>>()?;
+    let view = ViewTable::new(LogicalPlan::Union(Union::try_new(scans)?), None);
+    Ok(Arc::new(Together(view)))
+}
+
+/// The columns of all tables, each with a type for the values of all; and the names of those for which there is none.
+fn common(schemas: impl Iterator<Item = SchemaRef>) -> Result<(SchemaRef, Vec<String>)> {
+    let (mut columns, mut clashes, mut tables) = (Vec::<(FieldRef, usize)>::new(), Vec::new(), 0);
+    for schema in schemas {
+        tables += 1;
+        for field in schema.fields() {
+            let Some((known, occurs)) = columns.iter_mut().find(|(known, _)| known.name() == field.name()) else {
+                columns.push((Arc::clone(field), 1));
+                continue;
+            };
+            *occurs += 1;
+            match joined(known.data_type(), field.data_type()) {
+                Some(ty) => *known = Arc::new(Field::new(field.name(), ty, known.is_nullable() || field.is_nullable())),
+                None => clashes.push(field.name().clone()),
+            }
+        }
+    }
+    if tables == 0 {
+        return plan_err!("no database has the table");
+    }
+    let nullable = |(field, occurs): (FieldRef, usize)| match occurs < tables {
+        true => Field::new(field.name(), field.data_type().clone(), true),
+        false => field.as_ref().clone(),
+    };
+    Ok((Arc::new(Schema::new(columns.into_iter().map(nullable).collect::<Vec<_>>())), clashes))
+}
+
+/// The type for the values of two, as a collection gets it: integers meet doubles as doubles, members of objects are merged, and of
+/// two precisions the finer one holds both.
+fn joined(a: &DataType, b: &DataType) -> Option<DataType> {
+    let item = |a: &FieldRef, b: &FieldRef| {
+        let ty = joined(a.data_type(), b.data_type())?;
+        Some(Arc::new(Field::new(a.name(), ty, a.is_nullable() || b.is_nullable())))
+    };
+    match (a, b) {
+        (a, b) if a == b => Some(a.clone()),
+        (DataType::Null, other) | (other, DataType::Null) => Some(other.clone()),
+        (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => Some(DataType::Float64),
+        (DataType::Timestamp(a, zone), DataType::Timestamp(b, other)) if zone == other => {
+            Some(DataType::Timestamp(finer(*a, *b), zone.clone()))
+        }
+        (DataType::List(a), DataType::List(b)) => Some(DataType::List(item(a, b)?)),
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            let mut members: Vec<FieldRef> = a.iter().cloned().collect();
+            for member in b {
+                match members.iter_mut().find(|known| known.name() == member.name()) {
+                    Some(known) => *known = item(known, member)?,
+                    None => members.push(Arc::clone(member)),
+                }
+            }
+            // One that only some have is null elsewhere.
+            let missing = |field: &FieldRef| [a, b].iter().any(|fields| fields.find(field.name()).is_none());
+            let nullable = |field: FieldRef| match missing(&field) {
+                true => Arc::new(Field::new(field.name(), field.data_type().clone(), true)),
+                false => field,
+            };
+            Some(DataType::Struct(members.into_iter().map(nullable).collect::<Fields>()))
+        }
+        _ => None,
+    }
+}
+
+fn finer(a: TimeUnit, b: TimeUnit) -> TimeUnit {
+    let rank = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    };
+    if rank(&a) >= rank(&b) { a } else { b }
+}
+
+/// The tables of all databases.
+#[derive(Debug)]
+struct Together(ViewTable);
+
+#[async_trait]
+impl TableProvider for Together {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        self.0.get_logical_plan()
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.0.supports_filters_pushdown(filters)
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.scan(state, projection, filters, limit).await
+    }
+}
+
+/// What one of the databases has, in the columns of all. It is planned in the context of that database.
 #[derive(Debug)]
 struct TableOfOne {
     number: usize,
-    table: Arc<dyn TableProvider>,
+    named: Named,
+    /// Nothing if the database did not have it.
+    table: Option<Arc<dyn TableProvider>>,
+    schema: SchemaRef,
+    clashes: Arc<Vec<String>>,
 }
 
 impl TableOfOne {
@@ -45,27 +174,93 @@ impl TableOfOne {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = StatementContext::of(state.config())?;
-        let state = state_for(state, context.of_database(self.number)?)?;
-        let planned = self.table.scan(&state, projection, filters, limit).now_or_never();
-        planned.ok_or_else(|| internal_datafusion_err!("the scan of a table was not planned at once"))?
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        if let Some(clash) = self.clashes.iter().find(|clash| schema.index_of(clash).is_ok()) {
+            return exec_err!(
+                "column '{clash}' of '{}' has types in the databases that are read as one which have no common type: leave it out, \
+                 or read one database alone",
+                self.named.label
+            );
+        }
+        let context = StatementContext::of(state.config())?.of_database(self.number)?;
+        let Some(table) = &self.table else {
+            if (self.named.has)(context.snapshot(), &self.named.collection) {
+                return exec_err!(
+                    "another of the databases that are read as one has got {} since the statement was prepared: prepare the statement \
+                     or create its view again",
+                    self.named.label
+                );
+            }
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        };
+        let own = table.schema();
+        let columns: Vec<usize> = schema.fields().iter().filter_map(|field| own.index_of(field.name()).ok()).collect();
+        let state = state_for(state, context)?;
+        let planned = table.scan(&state, Some(&columns), filters, limit).now_or_never();
+        let planned = planned.ok_or_else(|| internal_datafusion_err!("the scan of a table was not planned at once"))?;
+        in_columns(planned?, &schema, state.config().options())
+    }
+
+    /// Whether a filter means the same for the table itself.
+    fn is_same_for(&self, filter: &Expr, own: &SchemaRef) -> bool {
+        filter.column_refs().iter().all(|column| {
+            let known = self.schema.field_with_name(&column.name).ok().zip(own.field_with_name(&column.name).ok());
+            known.is_some_and(|(common, own)| common.data_type() == own.data_type())
+                && !self.clashes.contains(&column.name)
+        })
     }
 }
 
 impl TableProvider for TableOfOne {
     fn schema(&self) -> SchemaRef {
-        self.table.schema()
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
-        self.table.table_type()
+        TableType::Base
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        self.table.supports_filters_pushdown(filters)
+        let Some(table) = &self.table else { return Ok(vec![TableProviderFilterPushDown::Exact; filters.len()]) };
+        let own = table.schema();
+        let supports = |filter: &&Expr| match self.is_same_for(filter, &own) {
+            true => Ok(table.supports_filters_pushdown(&[filter])?.remove(0)),
+            false => Ok(TableProviderFilterPushDown::Unsupported),
+        };
+        filters.iter().map(supports).collect()
     }
 
     scan_at_once!(plan);
+}
+
+/// A plan in these columns: those that it lacks are null.
+fn in_columns(
+    plan: Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+    options: &Arc<ConfigOptions>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let own = plan.schema();
+    let types = |schema: &SchemaRef| schema.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<_>>();
+    if types(&own) == types(schema) {
+        return Ok(plan);
+    }
+    let mut given = own.fields().iter().enumerate().peekable();
+    let column = |field: &FieldRef| -> Result<(Arc<dyn PhysicalExpr>, String)> {
+        let wanted = field.data_type();
+        let Some((at, found)) = given.next_if(|(_, given)| given.name() == field.name()) else {
+            let null = ScalarValue::try_from(wanted)?;
+            return Ok((Arc::new(Literal::new(null)), field.name().clone()));
+        };
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(found.name(), at));
+        let is_same = found.data_type() == wanted;
+        let column = if is_same { column } else { widened(column, field, options) };
+        Ok((column, field.name().clone()))
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
 }
 
 /// A state that plans for one of the databases.

@@ -120,17 +120,18 @@ impl Assistant {
         self.collections.extend(ebbtide_query::system::TABLES.iter().map(|t| format!("ebbtide.{t}")));
         self.collections.extend(ebbtide_query::TABLE_FUNCTIONS.map(str::to_owned));
         self.names.extend(self.collections.iter().cloned());
-        let snapshot = session.database().snapshot();
-        for name in snapshot.collections() {
-            if let Ok(collection) = snapshot.collection(&name) {
-                for field in collection.schema().arrow().fields() {
-                    members(&mut self.names, "", field);
+        for snapshot in session.snapshots() {
+            for name in snapshot.collections() {
+                if let Ok(collection) = snapshot.collection(&name) {
+                    for field in collection.schema().arrow().fields() {
+                        members(&mut self.names, "", field);
+                    }
                 }
             }
-        }
-        for name in snapshot.document_collections() {
-            if let Ok(collection) = snapshot.documents(&name) {
-                self.names.extend(collection.columns().iter().map(|column| column.name.clone()));
+            for name in snapshot.document_collections() {
+                if let Ok(collection) = snapshot.documents(&name) {
+                    self.names.extend(collection.columns().iter().map(|column| column.name.clone()));
+                }
             }
         }
         let functions = session.function_names().into_iter();

@@ -13,7 +13,21 @@ use std::sync::Arc;
 
 /// Lists the collections with their retention and size.
 pub(super) fn collections(session: &Session) -> Result<(), Failure> {
-    let snapshot = session.snapshot();
+    of_each(&session.snapshots(), collections_of)
+}
+
+/// Does something for each database, under its URL if there are several.
+fn of_each(snapshots: &[Snapshot], list: impl Fn(&Snapshot) -> Result<(), Failure>) -> Result<(), Failure> {
+    for snapshot in snapshots {
+        if let Some(position) = snapshot.position().filter(|_| snapshots.len() > 1) {
+            say!("{}:", position.url);
+        }
+        list(snapshot)?;
+    }
+    Ok(())
+}
+
+fn collections_of(snapshot: &Snapshot) -> Result<(), Failure> {
     let mut names = snapshot.collections();
     names.extend(snapshot.document_collections());
     names.sort();
@@ -75,15 +89,16 @@ fn keeps_of_documents(collection: &DocumentsSnapshot) -> String {
 }
 
 pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
-    let snapshot = session.snapshot();
-    for name in snapshot.collections() {
-        if snapshot.collection(&name)?.rules().iter().next().is_some() {
-            return Ok(true);
+    for snapshot in session.snapshots() {
+        for name in snapshot.collections() {
+            if snapshot.collection(&name)?.rules().iter().next().is_some() {
+                return Ok(true);
+            }
         }
-    }
-    for name in snapshot.document_collections() {
-        if snapshot.documents(&name)?.options().expires() {
-            return Ok(true);
+        for name in snapshot.document_collections() {
+            if snapshot.documents(&name)?.options().expires() {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -91,8 +106,21 @@ pub(super) fn has_rules(session: &Session) -> Result<bool, Failure> {
 
 /// Shows one collection: its columns, what is stored by age and rule, and what expires next.
 pub(super) fn collection(session: &Session, name: &str) -> Result<(), Failure> {
-    let snapshot = session.snapshot();
-    let name = known(&snapshot, name)?;
+    of_each(&having(session, name)?, |snapshot| collection_of(snapshot, name))
+}
+
+/// The databases that have a collection of this name; an error if there is none.
+fn having(session: &Session, name: &str) -> Result<Vec<Snapshot>, Failure> {
+    let mut snapshots = session.snapshots();
+    if !snapshots.iter().any(|snapshot| known(snapshot, name).is_ok()) {
+        snapshots.iter().take(1).try_for_each(|snapshot| known(snapshot, name).map(drop))?;
+    }
+    snapshots.retain(|snapshot| known(snapshot, name).is_ok());
+    Ok(snapshots)
+}
+
+fn collection_of(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
+    let name = known(snapshot, name)?;
     if let Ok(documents) = snapshot.documents(&name) {
         let columns = ebbtide_query::system::describe_documents(&documents).map_err(ebbtide_query::QueryError::from)?;
         let style = TableStyle { width: files::width(), ..TableStyle::default() };
@@ -107,9 +135,16 @@ pub(super) fn collection(session: &Session, name: &str) -> Result<(), Failure> {
 
 /// Prints the statements that make the collections, or one of them.
 pub(super) fn schema(session: &Session, name: Option<&str>) -> Result<(), Failure> {
-    let snapshot = session.snapshot();
+    let snapshots = match name {
+        Some(name) => having(session, name)?,
+        None => session.snapshots(),
+    };
+    of_each(&snapshots, |snapshot| schema_of(snapshot, name))
+}
+
+fn schema_of(snapshot: &Snapshot, name: Option<&str>) -> Result<(), Failure> {
     let names = match name {
-        Some(name) => vec![known(&snapshot, name)?],
+        Some(name) => vec![known(snapshot, name)?],
         None => snapshot.collections().into_iter().chain(snapshot.document_collections()).collect(),
     };
     if name.is_none() {

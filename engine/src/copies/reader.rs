@@ -15,9 +15,9 @@ use ebbtide_ttl::{Clock, SystemClock};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How many databases are kept open.
+/// How many states of a copy are kept open.
 const OPEN_MAX: usize = 4;
-/// How many positions are remembered, so that a query that is a little behind another one finds its own.
+/// How many positions of a copy are remembered, so that a query that is a little behind another one finds its own.
 const POSITIONS_MAX: usize = 16;
 
 /// Opens copies at the positions that are asked for. Segment files are fetched into a folder when they are first read. A newer
@@ -41,9 +41,23 @@ struct Open {
 impl Open {
     fn keep(&mut self, replica: Replica) {
         self.replicas.push(replica);
-        if self.replicas.len() > OPEN_MAX {
-            self.replicas.remove(0);
-        }
+        keep_newest(&mut self.replicas, OPEN_MAX, Replica::url);
+    }
+
+    fn remember(&mut self, position: &CopyPosition, db: &Database, snapshot: &Snapshot) {
+        self.known.push((position.clone(), db.clone(), snapshot.clone()));
+        keep_newest(&mut self.known, POSITIONS_MAX, |(position, ..)| &position.url);
+    }
+}
+
+/// Removes the oldest of those that have the URL of the last one, if these are more than `most`.
+fn keep_newest<T>(all: &mut Vec<T>, most: usize, url: impl Fn(&T) -> &str) {
+    let Some(last) = all.last().map(|last| url(last).to_owned()) else { return };
+    let is_of_it = |one: &T| url(one) == last;
+    if all.iter().filter(|one| is_of_it(one)).count() > most
+        && let Some(oldest) = all.iter().position(is_of_it)
+    {
+        all.remove(oldest);
     }
 }
 
@@ -77,10 +91,7 @@ impl CopyReader {
         }
         let replica = self.replica_at(&mut open, position)?;
         let (db, snapshot) = (replica.database().clone(), replica.database().snapshot());
-        open.known.push((position.clone(), db.clone(), snapshot.clone()));
-        if open.known.len() > POSITIONS_MAX {
-            open.known.remove(0);
-        }
+        open.remember(position, &db, &snapshot);
         open.keep(replica);
         Ok((db, snapshot))
     }

@@ -104,6 +104,11 @@ impl Replica {
         Ok(Replica { db, fs, clock, dir, url, store, on_demand, position, heard, records })
     }
 
+    /// The copy that it follows.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The position of what its database shows.
     pub(super) fn place(&self) -> Option<Arc<CopyPosition>> {
         self.db.engine.state.read().copied.clone()

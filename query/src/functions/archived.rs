@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
-use ebbtide::{ArchiveFetched, ArchivePart, ArchivedScan, CollectionSnapshot};
+use ebbtide::{ArchiveFetched, ArchivePart, ArchivedScan, CollectionSnapshot, Snapshot};
 use ebbtide_buckets::to_usize;
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +43,11 @@ impl TableFunctionImpl for Archived {
             Ok(None) | Err(_) => Ok(Arc::new(by_rows())),
         }
     }
+}
+
+/// Whether a database has a collection of this name with an archive.
+pub(super) fn has_archive(snapshot: &Snapshot, name: &str) -> bool {
+    snapshot.collection(name).is_ok_and(|collection| !collection.archives().is_empty())
 }
 
 /// A collection that has an archive.

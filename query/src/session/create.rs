@@ -42,7 +42,7 @@ impl Session {
         text: &str,
     ) -> Result<StatementStream> {
         let name = create.document.get("create").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if self.snapshot().has_collection(&name) {
+        if self.snapshots().iter().any(|snapshot| snapshot.has_collection(&name)) {
             if create.lenient {
                 return Ok(StatementStream::message(format!("collection {name} exists already; nothing was done")));
             }

@@ -1,5 +1,6 @@
 //! SQL statements, from their text to a stream of rows.
 
+use super::statements::not_written;
 use super::writes::planned_of;
 use super::{Session, StatementStream};
 use crate::context::{COLLECTIONS, StatementContext};
@@ -75,10 +76,7 @@ impl Session {
             return self.in_words(plan, state, &context).await;
         }
         match state.statement_to_plan(parsed).await? {
-            LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete && context.is_of_several() => {
-                let message = format!("{}: several databases are read as one, and none is written to", dml.table_name);
-                Err(QueryError::new(Code::IllegalOperation, message).into())
-            }
+            LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete && context.is_of_several() => Err(not_written().into()),
             LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
                 Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
                 None => match documents_deleted_from(&dml.table_name, &context) {
@@ -113,7 +111,7 @@ impl Session {
         statement: &Statement,
         context: &StatementContext,
     ) -> Result<Option<String>> {
-        let known = |name: &str| context.snapshot().views().contains_key(name);
+        let known = |name: &str| context.view(name).is_some();
         match ddl {
             DdlStatement::CreateView(view) => {
                 let name = view.name.table().to_owned();
@@ -292,11 +290,11 @@ fn spare_collections(ddl: &DdlStatement, context: &StatementContext) -> Result<(
         _ => return Ok(()),
     };
     let is_public = name.schema().is_none_or(|s| s == COLLECTIONS);
-    if is_public && context.snapshot().has_collection(name.table()) {
+    if is_public && context.snapshots().any(|snapshot| snapshot.has_collection(name.table())) {
         let message = format!("'{}' is a collection: DROP COLLECTION removes it and everything in it", name.table());
         return Err(QueryError::new(Code::BadValue, message));
     }
-    if matches!(ddl, DdlStatement::DropTable(_)) && is_public && context.snapshot().views().contains_key(name.table()) {
+    if matches!(ddl, DdlStatement::DropTable(_)) && is_public && context.view(name.table()).is_some() {
         let message = format!("'{}' is a view: DROP VIEW removes it", name.table());
         return Err(QueryError::new(Code::BadValue, message));
     }

@@ -50,6 +50,9 @@ impl Session {
         lenient: bool,
     ) -> Result<StatementStream> {
         self.files.check_command(document)?;
+        if !self.others.is_empty() {
+            return Err(not_written());
+        }
         let (command, name) = match document.iter().next() {
             Some((command, Value::String(name))) => (command.as_str(), name.as_str()),
             _ => ("", ""),
@@ -214,6 +217,14 @@ impl Session {
         };
         Ok(StatementStream::batch(system::expiry_rows(&rows)?, message))
     }
+}
+
+/// The error for a change where several databases are read.
+pub(super) fn not_written() -> QueryError {
+    QueryError::new(
+        Code::IllegalOperation,
+        "several databases are read as one here, and none is written to: change one by itself",
+    )
 }
 
 /// What to do with an ordinary collection instead of a change that only time series have.

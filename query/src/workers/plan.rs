@@ -86,6 +86,8 @@ fn for_workers(workers: &Workers, pinned: &Pinned, state: &SessionState, is_anal
         .with_distributed_passthrough_headers(pinned.headers()?)?
         .with_distributed_max_tasks_per_stage(workers.tasks())?
         .with_distributed_metrics_collection(is_analyze)?
+        // Each task reads its share of each input of a union, so that a worker gets the same segments in every query.
+        .with_distributed_children_isolator_unions(false)?
         .with_distributed_desired_task_count_handler(Shares(workers.clone()))
         .with_distributed_scale_up_leaf_node_handler(scale_up(workers.clone()))
         .with_distributed_route_tasks_handler(route(workers.clone()))

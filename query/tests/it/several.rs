@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Databases on a virtual clock, each in a folder of its own.
+/// Databases, each in a folder of its own. The clock of the first is that of the session; those of the others have stopped.
 struct Several {
     runtime: tokio::runtime::Runtime,
     folder: tempfile::TempDir,
     clock: VirtualClock,
+    stopped: VirtualClock,
     paths: Vec<PathBuf>,
 }
 
@@ -20,11 +21,11 @@ impl Several {
     /// One database for each list of statements.
     fn of(databases: &[&[&str]]) -> Several {
         let (runtime, folder) = (tokio::runtime::Runtime::new().unwrap(), tempfile::tempdir().unwrap());
-        let clock = VirtualClock::new(time("2024-01-01T00:00:00Z"));
-        let mut several = Several { runtime, folder, clock, paths: Vec::new() };
+        let (clock, stopped) = (VirtualClock::new(time(START)), VirtualClock::new(time(START)));
+        let mut several = Several { runtime, folder, clock, stopped, paths: Vec::new() };
         for (number, statements) in databases.iter().enumerate() {
             let path = several.folder.path().join(number.to_string());
-            let session = Session::new(several.builder(&path).open().unwrap()).unwrap();
+            let session = Session::new(several.builder(&path, &several.clock).open().unwrap()).unwrap();
             for statement in *statements {
                 several.runtime.block_on(session.execute(statement)).unwrap();
             }
@@ -34,19 +35,31 @@ impl Several {
         several
     }
 
-    fn builder(&self, path: &Path) -> ebbtide::Builder {
-        Database::builder(path).clock(Arc::new(self.clock.clone()) as Arc<dyn Clock>)
+    fn builder(&self, path: &Path, clock: &VirtualClock) -> ebbtide::Builder {
+        Database::builder(path).clock(Arc::new(clock.clone()) as Arc<dyn Clock>)
+    }
+
+    fn open(&self, number: usize) -> Database {
+        let clock = if number == 0 { &self.clock } else { &self.stopped };
+        self.builder(&self.paths[number], clock).read_only().open().unwrap()
     }
 
     fn session(&self, settings: &SessionSettings) -> Session {
-        let mut databases = self.paths.iter().map(|path| self.builder(path).read_only().open().unwrap());
-        Session::with_settings(databases.next().unwrap(), settings).unwrap().beside(databases.collect()).unwrap()
+        let others = (1..self.paths.len()).map(|number| self.open(number)).collect();
+        Session::with_settings(self.open(0), settings).unwrap().beside(others).unwrap()
+    }
+
+    /// The rows of a statement, which does not fail.
+    fn ask(&self, session: &Session, sql: &str) -> Value {
+        self.rows(session, sql).unwrap_or_else(|error| panic!("{sql}\n{error}"))
     }
 
     fn rows(&self, session: &Session, sql: &str) -> Result<Value, QueryError> {
         self.runtime.block_on(session.rows_as_json(sql)).map(Value::Array)
     }
 }
+
+const START: &str = "2024-01-01T00:00:00Z";
 
 /// Two databases: of `w` the second has another field, and one with another type; `only` is in the second.
 fn two() -> Several {
@@ -71,7 +84,7 @@ fn two() -> Several {
 fn a_collection_has_the_rows_and_the_columns_of_all_databases() {
     let several = two();
     let session = several.session(&SessionSettings::default());
-    let rows = |sql: &str| several.rows(&session, sql).unwrap_or_else(|error| panic!("{sql}\n{error}"));
+    let rows = |sql: &str| several.ask(&session, sql);
     assert_eq!(
         rows("SELECT * FROM w ORDER BY t, s"),
         json!([
@@ -111,8 +124,14 @@ fn all_databases_hide_what_has_expired_by_their_own_rules_at_one_instant() {
         let result = several.runtime.block_on(prepared.execute(&values)).unwrap();
         assert_eq!(ebbtide_query::output::json_rows(&result.batches[0]).unwrap()[0]["n"], a + b, "{now}");
     }
-    let then = SessionSettings { now: Some(time("2024-01-01T12:00:00Z")), ..SessionSettings::default() };
-    assert_eq!(several.rows(&several.session(&then), "SELECT count(*) AS n FROM w").unwrap(), json!([{"n": 3}]));
+    for (then, n) in [("2024-01-01T12:00:00Z", 3), ("2024-01-02T06:00:00Z", 1), ("2024-01-03T00:00:00Z", 0)] {
+        let settings = SessionSettings { now: Some(time(then)), ..SessionSettings::default() };
+        assert_eq!(
+            several.ask(&several.session(&settings), "SELECT count(*) AS n FROM w"),
+            json!([{"n": n}]),
+            "{then}"
+        );
+    }
 }
 
 #[test]
@@ -124,6 +143,8 @@ fn several_databases_are_not_written_to() {
         "DELETE FROM only WHERE \"sensorId\" = 'x'",
         "INSERT INTO w (t, s) VALUES ('2024-01-01T00:00:00Z', 'a')",
         "CREATE VIEW v AS SELECT 1",
+        "DROP VIEW newest",
+        "DROP COLLECTION IF EXISTS only",
         "SWEEP",
     ] {
         let error = several.rows(&session, statement).unwrap_err();
@@ -131,9 +152,114 @@ fn several_databases_are_not_written_to() {
     }
     let error = several.rows(&session, "EXPLAIN EXPIRY FOR w").unwrap_err();
     assert_eq!(error.code(), Code::InvalidOptions, "{error}");
-    let writer = several.builder(&several.folder.path().join("new")).open().unwrap();
+    let writer = several.builder(&several.folder.path().join("new"), &several.clock).open().unwrap();
     let error = session.beside(vec![writer]).unwrap_err();
     assert!(error.message().contains("is open for writing"), "{error}");
+}
+
+#[test]
+fn a_database_is_not_read_twice_and_further_ones_are_added() {
+    let several = two();
+    let first = || Session::new(several.open(0)).unwrap();
+    let added = first().beside(vec![several.open(1)]).unwrap().beside(Vec::new()).unwrap();
+    assert_eq!(several.ask(&added, "SELECT count(*) AS n FROM w"), json!([{"n": 3}]));
+    let error = first().beside(vec![several.open(1), several.open(0)]).unwrap_err();
+    assert!(error.message().contains("its rows would count twice"), "{error}");
+}
+
+/// Two databases with these statements, and the answer of both orders, which has to be the same.
+fn in_both_orders(one: &[&str], other: &[&str], statement: &str) -> Value {
+    let answer = |first, second| {
+        let several = Several::of(&[first, second]);
+        several.ask(&several.session(&SessionSettings::default()), statement)
+    };
+    let found = answer(one, other);
+    assert_eq!(answer(other, one), found, "{statement}");
+    found
+}
+
+#[test]
+fn types_that_differ_meet_in_one_that_holds_all_values() {
+    let precise = |precision: &str, times: &[&str]| {
+        let rows: Vec<String> = times.iter().map(|t| format!("('2024-01-01T00:00:00{t}Z', 'a')")).collect();
+        [
+            format!("CREATE COLLECTION w WITH (timeField = 't', metaField = 's', precision = '{precision}')"),
+            format!("INSERT INTO w (t, s) VALUES {}", rows.join(", ")),
+        ]
+    };
+    let (ms, ns) = (precise("ms", &["", ".001"]), precise("ns", &[".0000002", ".0000005"]));
+    let [ms, ns] = [&ms, &ns].map(|statements| statements.iter().map(String::as_str).collect::<Vec<_>>());
+    for (condition, n) in [("=", 1), ("<", 2), (">=", 2), (">", 1), ("<=", 3), ("<>", 3)] {
+        let sql = format!("SELECT count(*) AS n FROM w WHERE t {condition} '2024-01-01T00:00:00.0000005Z'");
+        assert_eq!(in_both_orders(&ms, &ns, &sql), json!([{"n": n}]), "{condition}");
+    }
+    let bins = "SELECT date_bin('1 second', t) AS b, count(*) AS n FROM w GROUP BY b";
+    assert_eq!(in_both_orders(&ms, &ns, bins), json!([{"b": "2024-01-01T00:00:00Z", "n": 4}]));
+    let filled = "SELECT date_bin_gapfill(INTERVAL '1 second', t) AS b, count(*) AS n FROM w \
+                  WHERE t >= '2024-01-01T00:00:00Z' AND t < '2024-01-01T00:00:02Z' GROUP BY b ORDER BY b";
+    let bin = |second: u32, n: Value| json!({"b": format!("2024-01-01T00:00:0{second}Z"), "n": n});
+    assert_eq!(in_both_orders(&ms, &ns, filled), json!([bin(0, json!(4)), bin(1, Value::Null)]));
+
+    let create = "CREATE COLLECTION w WITH (timeField = 't', metaField = 's')";
+    let with = |rows: &'static str| [create, rows];
+    let integers =
+        with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', 1), ('2024-01-01T00:00:01Z', 'a', 2)");
+    let doubles = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'b', 1.5)");
+    for (condition, n) in [("v < 1.6", 2), ("v = 1", 1), ("v = 1.5", 1), ("v > 1", 2), ("v IS NULL", 0)] {
+        let sql = format!("SELECT count(*) AS n FROM w WHERE {condition}");
+        assert_eq!(in_both_orders(&integers, &doubles, &sql), json!([{"n": n}]), "{condition}");
+    }
+    assert_eq!(in_both_orders(&[create], &doubles, "SELECT count(DISTINCT s) AS n FROM w"), json!([{"n": 1}]));
+    let large = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', 9007199254740993)");
+    let several = Several::of(&[&large, &doubles]);
+    let error = several.rows(&several.session(&SessionSettings::default()), "SELECT v FROM w").unwrap_err();
+    assert!(error.message().contains("9007199254740993 is not exactly a double"), "{error}");
+}
+
+#[test]
+fn objects_have_the_members_of_all_databases() {
+    let with = |rows: &'static str| ["CREATE COLLECTION w WITH (timeField = 't', metaField = 's')", rows];
+    let one = with(r#"INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', {'region': 'n', 'floor': 1}, 1)"#);
+    let other = with(
+        r#"INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', {'region': 'n', 'room': 'x', 'floor': 1.5}, 2)"#,
+    );
+    assert_eq!(
+        in_both_orders(
+            &one,
+            &other,
+            "SELECT s.region AS a, s.floor AS b, s.room AS c, sum(v) AS v FROM w GROUP BY s ORDER BY v"
+        ),
+        json!([{"a": "n", "b": 1.0, "c": null, "v": 1}, {"a": "n", "b": 1.5, "c": "x", "v": 2}])
+    );
+    assert_eq!(in_both_orders(&one, &other, "SELECT v FROM w WHERE s.room = 'x'"), json!([{"v": 2}]));
+    assert_eq!(in_both_orders(&one, &other, "SELECT v FROM latest('w') WHERE s.floor = 1"), json!([{"v": 1}]));
+}
+
+#[test]
+fn a_column_whose_types_have_nothing_in_common_is_an_error_where_it_is_read() {
+    let with = |rows: &'static str| ["CREATE COLLECTION w WITH (timeField = 't', metaField = 's')", rows];
+    let texts = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', 'x')");
+    let numbers = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'b', 1)");
+    assert_eq!(
+        in_both_orders(&texts, &numbers, "SELECT count(*) AS n, max(s) AS s FROM w"),
+        json!([{"n": 2, "s": "b"}])
+    );
+    let several = Several::of(&[&texts, &numbers]);
+    let error = several.rows(&several.session(&SessionSettings::default()), "SELECT * FROM w").unwrap_err();
+    assert!(error.message().contains("column 'v' of 'w' has types"), "{error}");
+}
+
+#[test]
+fn a_prepared_statement_compares_in_the_types_of_all_databases() {
+    let with = |rows: &'static str| ["CREATE COLLECTION w WITH (timeField = 't', metaField = 's')", rows];
+    let integers = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', 1)");
+    let doubles = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'b', 1.5)");
+    for databases in [[&integers[..], &doubles], [&doubles[..], &integers]] {
+        let several = Several::of(&databases);
+        let session = several.session(&SessionSettings::default());
+        several.ask(&session, "PREPARE p AS SELECT count(*) AS n FROM w WHERE v < $1");
+        assert_eq!(several.ask(&session, "EXECUTE p(1.6)"), json!([{"n": 2}]));
+    }
 }
 
 #[test]

@@ -141,3 +141,27 @@ fn what_would_be_wrong_is_refused() {
         assert_eq!(world.rows(sql).len(), count, "{sql}");
     }
 }
+
+#[test]
+fn subqueries_over_two_calls_of_a_table_function_are_two() {
+    let world = World::at("2024-01-01T12:00:00Z");
+    for statement in [
+        "CREATE COLLECTION a WITH (timeField = 't', metaField = 's')",
+        "CREATE COLLECTION b WITH (timeField = 't', metaField = 's')",
+        "CREATE LADDER ON a (STEP '10 minutes' FOREVER, STEP '1 hour' FOREVER)",
+        "INSERT INTO a (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'x', 1), ('2024-01-01T00:15:00Z', 'x', 2), ('2024-01-01T00:30:00Z', 'y', 3)",
+        "INSERT INTO b (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'x', 1)",
+    ] {
+        world.rows(statement);
+    }
+    for (one, other, counts) in [
+        ("latest('a')", "latest('b')", (2, 1)),
+        ("latest('b')", "latest('a')", (1, 2)),
+        ("rollup('a', '10 minutes')", "rollup('a', '1 hour')", (3, 2)),
+        ("latest('a')", "a", (2, 3)),
+    ] {
+        let sql = format!("SELECT (SELECT count(*) FROM {one}) AS one, (SELECT count(*) FROM {other}) AS other");
+        let expected = serde_json::json!([{"one": counts.0, "other": counts.1}]);
+        assert_eq!(serde_json::Value::Array(world.rows(&sql)), expected, "{sql}");
+    }
+}
