@@ -18,6 +18,7 @@ mod files;
 mod guarded;
 mod human;
 mod import;
+mod lazy_session;
 mod manual;
 mod open;
 mod pager;

@@ -6,7 +6,8 @@ mod highlight;
 mod listing;
 
 use crate::args::Cli;
-use crate::open::{LazySession, Need};
+use crate::lazy_session::LazySession;
+use crate::open::Need;
 use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files};
 use assist::Assistant;

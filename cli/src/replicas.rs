@@ -2,12 +2,9 @@
 
 use crate::args::{Cli, SqlArgs};
 use crate::{Failure, open};
-use ebbtide::fs::RealFs;
-use ebbtide::{CopyCache, Following, Replica};
+use ebbtide::{Following, Replica};
 use ebbtide_query::{Session, SessionSettings};
-use ebbtide_ttl::SystemClock;
 use std::path::Path;
-use std::sync::Arc;
 use tempfile::TempDir;
 
 /// How much is kept of files that are fetched when they are read.
@@ -49,7 +46,7 @@ fn follow(
 ) -> Result<(Vec<Following>, SessionSettings), Failure> {
     #[cfg(feature = "workers")]
     if let Some(workers) = crate::worker::workers(args)? {
-        let cache = cache(folder, CACHE_BYTES)?;
+        let cache = open::cache(folder, CACHE_BYTES)?;
         let follow = |url: &String| Ok(open::builder(folder).follow_on_demand(url, &cache)?.follow(open::FOLLOW_EVERY));
         let following = args.follow.iter().map(follow).collect::<Result<_, Failure>>()?;
         return Ok((following, SessionSettings { workers: Some(workers), ..settings.clone() }));
@@ -68,13 +65,8 @@ fn follow(
 /// The newest state of a copy, whose files are fetched into a temporary folder when they are read.
 pub(crate) fn newest(url: &str) -> Result<(Replica, TempDir), Failure> {
     let folder = tempfile::tempdir()?;
-    let cache = cache(folder.path(), CACHE_BYTES)?;
+    let cache = open::cache(folder.path(), CACHE_BYTES)?;
     Ok((open::builder(folder.path()).follow_on_demand(url, &cache)?, folder))
-}
-
-/// A folder for files that are fetched when they are read.
-pub(crate) fn cache(folder: &Path, bytes_max: u64) -> Result<Arc<CopyCache>, Failure> {
-    Ok(Arc::new(CopyCache::open(Arc::new(RealFs::new()), &SystemClock::new(), folder, bytes_max)?))
 }
 
 /// Refuses a URL that is named twice, whose rows would count twice.

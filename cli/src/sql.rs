@@ -2,7 +2,8 @@
 
 use crate::args::{Cli, ExportArgs, FormatOrFile, SqlArgs};
 use crate::human::counted;
-use crate::open::{LazySession, need};
+use crate::lazy_session::LazySession;
+use crate::open::need;
 use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files, parse_now};
 use ebbtide::DocumentsSnapshot;

@@ -1,7 +1,7 @@
 //! `ebbtide worker`, and what sessions need to use workers.
 
 use crate::args::{SqlArgs, WorkerArgs};
-use crate::{Failure, files, replicas, say};
+use crate::{Failure, files, open, say};
 use ebbtide::{CopyReader, Settings};
 use ebbtide_lake::Lake;
 use ebbtide_query::{Serving, WorkerSettings, WorkerToken, Workers};
@@ -16,7 +16,7 @@ const TOKEN: &str = "EBBTIDE_WORKER_TOKEN";
 pub(crate) fn run(args: &WorkerArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let temporary = if args.cache.is_none() { Some(tempfile::tempdir()?) } else { None };
     let folder = args.cache.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path));
-    let cache = replicas::cache(folder.unwrap_or(Path::new(".")), args.cache_bytes as u64)?;
+    let cache = open::cache(folder.unwrap_or(Path::new(".")), args.cache_bytes as u64)?;
     let settings = WorkerSettings {
         reader: CopyReader::new(Arc::new(Lake::new()), cache, Settings::default()),
         allowed: args.allow.clone(),

@@ -49,6 +49,12 @@ pub(crate) use status::CopiesStatus;
 pub use status::{ReplicaStatus, ShipStatus};
 pub use store::CopyStore;
 pub use unshipped::Unshipped;
-pub(crate) use unshipped::list as unshipped;
 pub use writer::ShippedNote;
 pub(crate) use writer::{Writer, check_folder};
+
+use crate::error::Result;
+
+/// What former primaries of a copy had acknowledged and not shipped.
+pub(crate) fn unshipped(place: &CopyPlace) -> Result<Vec<Unshipped>> {
+    unshipped::list(place.store()?.as_ref())
+}

@@ -2,7 +2,6 @@
 
 use super::epochs;
 use super::load::piece_at;
-use super::place::CopyPlace;
 use super::store::{CopyStore, damaged, unreachable};
 use crate::error::{Error, Result};
 use ebbtide_ttl::Timestamp;
@@ -31,8 +30,7 @@ impl Unshipped {
 }
 
 /// What former primaries have said, the first that found out first.
-pub(crate) fn list(place: &CopyPlace) -> Result<Vec<Unshipped>> {
-    let store = place.store()?;
+pub(super) fn list(store: &dyn CopyStore) -> Result<Vec<Unshipped>> {
     let mut found = Vec::new();
     for name in store.list(FOLDER).map_err(unreachable)? {
         let name = format!("{FOLDER}/{name}");
