@@ -188,7 +188,7 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 
-    /// Report on the database that is shipped to this URL: how far it has been shipped, and what has.
+    /// Report on the copy at this URL: how old it is, and what it contains.
     #[arg(long, value_name = "URL", conflicts_with = "now")]
     pub(crate) follow: Option<String>,
 }

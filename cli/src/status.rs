@@ -83,15 +83,11 @@ fn copy_status(url: &str) -> Result<(), Failure> {
 /// Prints what is missing in a copy since its primary was replaced, as far as former primaries have found out.
 fn unshipped(url: &str) -> Result<(), Failure> {
     for Unshipped { until, rows, found_at, .. } in open::builder(".").unshipped(url)? {
-        let later = format!("that a former primary acknowledged after {until}");
+        let what = "measurements and changed documents of a former primary that are not here, acknowledged after";
         match rows {
             Some(0) => {}
-            Some(rows) => {
-                say!(
-                    "note: measurements and changed documents {later} and that are not here: {rows}; it found out at {found_at}"
-                );
-            }
-            None => say!("note: measurements and changed documents {later} are not here; it found out at {found_at}"),
+            Some(rows) => say!("note: {what} {until}: {rows}, as of {found_at}"),
+            None => say!("note: {what} {until}: their number is not known"),
         }
     }
     Ok(())

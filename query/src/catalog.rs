@@ -7,7 +7,7 @@ use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::documents::table::DocumentsTable;
 use crate::named_columns::NamedColumns;
 use crate::provider::CollectionTable;
-use crate::several::{Named, together};
+use crate::several::{Named, Part, together};
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
@@ -201,12 +201,20 @@ impl Collections {
         if !self.context.is_of_several() {
             return Ok(self.collection(self.context.snapshot(), name));
         }
-        let tables: Vec<_> = self.context.snapshots().map(|snapshot| self.collection(snapshot, name)).collect();
-        if tables.iter().all(Option::is_none) {
+        let part = |snapshot: &Snapshot| {
+            let table = self.collection(snapshot, name)?;
+            Some(match (snapshot.collection(name), snapshot.documents(name)) {
+                (Ok(collection), _) => Part::of_collection(table, collection.schema()),
+                (_, Ok(documents)) => Part::of_documents(table, documents.columns()),
+                _ => Part::new(table),
+            })
+        };
+        let parts: Vec<_> = self.context.snapshots().map(part).collect();
+        if parts.iter().all(Option::is_none) {
             return Ok(None);
         }
         let (label, collection) = (name.to_owned(), name.to_owned());
-        together(&Named { label, collection, has: Snapshot::has_collection }, tables).map(Some)
+        together(&Named { label, collection, has: Snapshot::has_collection }, parts).map(Some)
     }
 }
 
@@ -280,12 +288,12 @@ impl SchemaProvider for SystemTables {
         if !self.context.is_of_several() {
             return Ok(Some(Arc::new(SystemTable::new(name, &self.context)?)));
         }
-        let of_one = |context: Arc<StatementContext>| {
-            Ok(Some(Arc::new(SystemTable::new(name, &context)?) as Arc<dyn TableProvider>))
-        };
-        let tables = self.context.of_databases().map(of_one).collect::<Result<Vec<_>>>()?;
+        let of_one = |context: Arc<StatementContext>| SystemTable::new(name, &context);
+        let mut tables = self.context.of_databases().map(of_one).collect::<Result<Vec<_>>>()?;
+        SystemTable::share_unit(&mut tables);
+        let parts = tables.into_iter().map(|table| Some(Part::new(Arc::new(table)))).collect();
         let (label, collection) = (format!("{SYSTEM}.{name}"), String::new());
-        together(&Named { label, collection, has: |_, _| true }, tables).map(Some)
+        together(&Named { label, collection, has: |_, _| true }, parts).map(Some)
     }
 
     fn table_exist(&self, name: &str) -> bool {

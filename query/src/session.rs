@@ -278,8 +278,8 @@ impl Session {
     }
 
     /// A session that reads further databases too, such as the replicas of databases that each have some of the series. A
-    /// collection has the rows and the columns of all databases, as have the results of the functions over collections; the
-    /// listings have the rows of all. All are read at the same instant.
+    /// collection has the rows and the columns of all databases; so do `latest()` and the other functions over collections, and the
+    /// listings. All databases are read at the same instant.
     ///
     /// # Errors
     /// [`Code::InvalidOptions`] if one of the databases can be written to, or two are copies of one: its rows would count twice.

@@ -21,8 +21,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use ebbtide::Snapshot;
+use ebbtide::{ColumnKind, DocumentColumns};
+use ebbtide_buckets::FieldType;
+use ebbtide_ttl::Precision;
 use futures::FutureExt;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A table of the databases.
@@ -35,9 +39,90 @@ pub(crate) struct Named {
     pub(crate) has: fn(&Snapshot, &str) -> bool,
 }
 
+/// The table of one database.
+pub(crate) struct Part {
+    table: Arc<dyn TableProvider>,
+    /// The columns for [`common`]: those without any value yet are nulls, and JSON texts are marked.
+    columns: SchemaRef,
+}
+
+impl Part {
+    /// A table whose types say everything.
+    pub(crate) fn new(table: Arc<dyn TableProvider>) -> Part {
+        let columns = table.schema();
+        Part { table, columns }
+    }
+
+    /// The table of a collection of time series, which has these fields.
+    pub(crate) fn of_collection(table: Arc<dyn TableProvider>, schema: &ebbtide_buckets::Schema) -> Part {
+        let typed = |name: &str| schema.field_type(name).map(|ty| unknown_as_null(ty, schema.precision));
+        Part::with_types(table, typed)
+    }
+
+    /// The table of an ordinary collection, which has these columns.
+    pub(crate) fn of_documents(table: Arc<dyn TableProvider>, columns: &DocumentColumns) -> Part {
+        let kinds: HashMap<&str, &ColumnKind> = columns.iter().map(|c| (c.name.as_str(), &c.kind)).collect();
+        let typed = |name: &str| match kinds.get(name)? {
+            ColumnKind::Unknown => Some(DataType::Null),
+            ColumnKind::Json => Some(JSON),
+            ColumnKind::Of(ty) => Some(unknown_as_null(ty, Precision::Ms)),
+        };
+        Part::with_types(table, typed)
+    }
+
+    fn with_types(table: Arc<dyn TableProvider>, typed: impl Fn(&str) -> Option<DataType>) -> Part {
+        let field = |field: &FieldRef| match typed(field.name()) {
+            Some(ty) => Arc::new(Field::new(field.name(), ty, field.is_nullable())),
+            None => Arc::clone(field),
+        };
+        let columns = Arc::new(Schema::new(table.schema().fields().iter().map(field).collect::<Vec<_>>()));
+        Part { table, columns }
+    }
+}
+
+/// Stands for texts that are JSON, until the type of the column is known: other texts have nothing in common with them.
+const JSON: DataType = DataType::LargeUtf8;
+
+/// The type of a field, where items of lists that were all empty are nulls.
+fn unknown_as_null(ty: &FieldType, precision: Precision) -> DataType {
+    match ty {
+        FieldType::Unknown => DataType::Null,
+        FieldType::List(item) => DataType::List(Arc::new(Field::new("item", unknown_as_null(item, precision), true))),
+        FieldType::Object(members) => {
+            let member = |(name, ty): &(String, FieldType)| Field::new(name, unknown_as_null(ty, precision), true);
+            DataType::Struct(members.iter().map(member).collect::<Fields>())
+        }
+        ty => ty.arrow(precision),
+    }
+}
+
+/// A type for values that was joined: what is still unknown has the type that it has in one database.
+fn settled(ty: &DataType) -> DataType {
+    let field = |field: &FieldRef| Arc::new(Field::new(field.name(), settled(field.data_type()), field.is_nullable()));
+    match ty {
+        DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::List(item) if item.data_type().is_null() => {
+            DataType::List(Arc::new(Field::new(item.name(), DataType::Boolean, item.is_nullable())))
+        }
+        DataType::List(item) => DataType::List(field(item)),
+        DataType::Struct(members) => DataType::Struct(members.iter().map(field).collect::<Fields>()),
+        ty => ty.clone(),
+    }
+}
+
 /// The tables of all databases as one: in the order of their numbers, the table of each that has one.
-pub(crate) fn together(named: &Named, tables: Vec<Option<Arc<dyn TableProvider>>>) -> Result<Arc<dyn TableProvider>> {
-    let (schema, clashes) = common(tables.iter().flatten().map(|table| table.schema()))?;
+pub(crate) fn together(named: &Named, parts: Vec<Option<Part>>) -> Result<Arc<dyn TableProvider>> {
+    let (schema, clashes) = common(parts.iter().flatten().map(|part| Arc::clone(&part.columns)))?;
+    // What is null in all databases has the type that it has in one.
+    let of_one = |name: &str| {
+        parts.iter().flatten().find_map(|part| Some(part.table.schema().field_with_name(name).ok()?.clone()))
+    };
+    let typed = |field: &FieldRef| match of_one(field.name()).filter(|_| field.data_type().is_null()) {
+        Some(known) => known.with_nullable(true),
+        None => Field::new(field.name(), settled(field.data_type()), field.is_nullable()),
+    };
+    let schema: SchemaRef = Arc::new(Schema::new(schema.fields().iter().map(typed).collect::<Vec<_>>()));
+    let tables = parts.into_iter().map(|part| part.map(|part| part.table));
     let clashes = Arc::new(clashes);
     let scan = |(number, table)| {
         let (named, schema, clashes) = (named.clone(), Arc::clone(&schema), Arc::clone(&clashes));
@@ -45,7 +130,7 @@ pub(crate) fn together(named: &Named, tables: Vec<Option<Arc<dyn TableProvider>>
         let table = Arc::new(TableOfOne { number, named, table, schema, clashes });
         LogicalPlanBuilder::scan(name, provider_as_source(table), None)?.build().map(Arc::new)
     };
-    let scans = tables.into_iter().enumerate().map(scan).collect::<Result<Vec<_>>>()?;
+    let scans = tables.enumerate().map(scan).collect::<Result<Vec<_>>>()?;
     let view = ViewTable::new(LogicalPlan::Union(Union::try_new(scans)?), None);
     Ok(Arc::new(Together(view)))
 }

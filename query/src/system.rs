@@ -93,6 +93,13 @@ impl SystemTable {
 }
 
 impl SystemTable {
+    /// Gives all of them the finest unit that holds the times of all.
+    pub(crate) fn share_unit(tables: &mut [SystemTable]) {
+        let units = [Precision::Ms, Precision::Us];
+        let unit = units.into_iter().find(|unit| tables.iter().any(|table| table.unit == *unit));
+        tables.iter_mut().for_each(|table| table.unit = unit.unwrap_or(Precision::Ns));
+    }
+
     fn plan(
         &self,
         state: &dyn Session,

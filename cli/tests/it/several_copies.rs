@@ -1,7 +1,8 @@
 //! Copies of several databases, queried as one: `ebbtide sql --follow` given several times.
 
 use crate::cli::inside;
-use crate::workers::{NOW, Shipped, Worker, addresses, agree, tsbs, weather};
+use crate::workers::{NOW, Shipped, THEN, Worker, addresses, agree, tsbs, weather};
+use serde_json::json;
 
 /// Three databases, each with the weather of one station and the hosts of one region, also archived.
 fn parts() -> Vec<Shipped> {
@@ -81,6 +82,36 @@ fn the_replicas_of_several_copies_are_kept_and_follow_each_its_own() {
     back.ship();
     assert_eq!(ask(&back, &front), "door\nback\ncellar\nfront\n");
     assert_eq!(front.path().join("kept").read_dir().unwrap().count(), 2);
+}
+
+#[test]
+fn workers_widen_what_differs_between_the_copies_and_share_what_only_some_have() {
+    let (front, back, empty) = (door("front"), door("back"), Shipped::new());
+    back.sql("INSERT INTO doors (t, door, opened, locked) VALUES ('2024-06-01T11:00:00Z', 'back', 1.5, true)");
+    back.sql("FLUSH");
+    back.ship();
+    empty.sql("CREATE COLLECTION other WITH (timeField = 't')");
+    empty.ship();
+    let urls = [&front, &back, &empty].map(|shipped| shipped.url.as_str());
+    let allowed: Vec<&str> = urls.iter().flat_map(|url| ["--allow", url]).collect();
+    let workers: Vec<Worker> = (0..2).map(|_| Worker::start(front.path(), &allowed)).collect();
+    let named = addresses(&workers);
+    let others = ["--follow", urls[1], "--follow", urls[2]];
+    let statements = [
+        "SELECT door, opened, locked FROM doors WHERE opened > 0.5 ORDER BY door, opened",
+        "SELECT door, sum(opened) AS opened, count(locked) AS locked FROM doors GROUP BY door ORDER BY door",
+        "SELECT * FROM latest('doors') ORDER BY door",
+    ];
+    let alone = front.ask(&statements, THEN, &others).unwrap();
+    assert_eq!(
+        alone[1],
+        [json!({"door": "back", "opened": 2.5, "locked": 1}), json!({"door": "front", "opened": 1.0, "locked": 0})]
+    );
+    let shared = front.ask(&statements, THEN, &[&others[..], &["--workers", &named]].concat()).unwrap();
+    assert_eq!(shared, alone);
+    let follow = [&["sql", "--follow", urls[0]][..], &others, &["--workers", &named]].concat();
+    let plan = front.run(&[&follow[..], &["EXPLAIN PLAN SELECT door, sum(opened) FROM doors GROUP BY door"]].concat());
+    assert!(plan.contains("tasks=2") && plan.contains("ebbtide_widened") && plan.contains("EmptyExec"), "{plan}");
 }
 
 #[test]

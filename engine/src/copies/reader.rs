@@ -15,9 +15,9 @@ use ebbtide_ttl::{Clock, SystemClock};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How many states of a copy are kept open.
+/// How many databases are kept open; one of each copy if there are more copies.
 const OPEN_MAX: usize = 4;
-/// How many positions of a copy are remembered, so that a query that is a little behind another one finds its own.
+/// How many positions are remembered, so that a query that is a little behind another one finds its own; of each copy at least two.
 const POSITIONS_MAX: usize = 16;
 
 /// Opens copies at the positions that are asked for. Segment files are fetched into a folder when they are first read. A newer
@@ -41,22 +41,22 @@ struct Open {
 impl Open {
     fn keep(&mut self, replica: Replica) {
         self.replicas.push(replica);
-        keep_newest(&mut self.replicas, OPEN_MAX, Replica::url);
+        keep_newest(&mut self.replicas, OPEN_MAX, 1, Replica::url);
     }
 
     fn remember(&mut self, position: &CopyPosition, db: &Database, snapshot: &Snapshot) {
         self.known.push((position.clone(), db.clone(), snapshot.clone()));
-        keep_newest(&mut self.known, POSITIONS_MAX, |(position, ..)| &position.url);
+        keep_newest(&mut self.known, POSITIONS_MAX, 2, |(position, ..)| &position.url);
     }
 }
 
-/// Removes the oldest of those that have the URL of the last one, if these are more than `most`.
-fn keep_newest<T>(all: &mut Vec<T>, most: usize, url: impl Fn(&T) -> &str) {
-    let Some(last) = all.last().map(|last| url(last).to_owned()) else { return };
-    let is_of_it = |one: &T| url(one) == last;
-    if all.iter().filter(|one| is_of_it(one)).count() > most
-        && let Some(oldest) = all.iter().position(is_of_it)
-    {
+/// Removes the oldest of a copy that has more than `least`, if there are more than `most`.
+fn keep_newest<T>(all: &mut Vec<T>, most: usize, least: usize, url: impl Fn(&T) -> &str) {
+    if all.len() <= most {
+        return;
+    }
+    let of_its_copy = |at: &usize| all.iter().filter(|one| url(one) == url(&all[*at])).count();
+    if let Some(oldest) = (0..all.len()).find(|at| of_its_copy(at) > least) {
         all.remove(oldest);
     }
 }

@@ -309,7 +309,8 @@ impl Shipper {
         self.status.bytes += bytes.len() as u64;
         if head.is_point {
             self.status.shipped_until = Some(head.at);
-            let note = ShippedNote { url: self.status.url.clone(), until: head.at, last_record: head.last_seq };
+            let (url, epoch) = (self.status.url.clone(), epoch.number);
+            let note = ShippedNote { url, until: head.at, last_record: head.last_seq, epoch };
             if let Some(writer) = &mut self.writer
                 && self.noted.is_none_or(|noted| head.at >= noted.plus_seconds(HEARTBEAT_SECONDS))
             {
@@ -443,12 +444,21 @@ impl Shipper {
         Ok(changes)
     }
 
-    /// What was acknowledged here and is not in the copy, where another folder is the primary since `claim`; `None` if that cannot be
-    /// found out.
-    fn unshipped(&mut self, claim: &Claim, writer: &str) -> Result<Option<Unshipped>> {
-        let shipped = self.status.shipped_until.map(|until| (until, self.status.last_record));
-        let end = unshipped::end_of(self.store.as_ref(), writer, claim.epoch)?.or(shipped);
-        let Some((until, last_record)) = end else { return Ok(None) };
+    /// What was acknowledged here and is not in the copy, where another folder is the primary since `claim`; `None` if nothing is known
+    /// of it.
+    fn unshipped(&mut self, claim: &Claim) -> Result<Option<Unshipped>> {
+        let noted = self.writer.clone().and_then(Writer::shipped).filter(|noted| noted.url == self.status.url);
+        let noted = noted.map(|noted| (noted.epoch, noted.until));
+        let own = self.epoch.as_ref().map(|epoch| epoch.number).or(noted.map(|(epoch, _)| epoch));
+        let end = match own {
+            Some(own) => unshipped::end_of(self.store.as_ref(), own, claim.epoch)?,
+            None => None,
+        };
+        let found_at = self.clock.now();
+        let Some((until, last_record)) = end else {
+            let until = self.status.shipped_until.or(noted.map(|(_, until)| until));
+            return Ok(until.map(|until| Unshipped { until, rows: None, found_at }));
+        };
         let records = self.read_all()?.records;
         let mut later = records.iter().filter(|record| record.seq > last_record).peekable();
         // Records that were sealed may have left the log.
@@ -456,49 +466,43 @@ impl Shipper {
         let rows = (first <= last_record + 1)
             .then(|| later.map(|record| Some(record.decode(|_| true).ok()?.rows())).sum::<Option<u64>>())
             .flatten();
-        Ok(Some(Unshipped { until, rows, found_at: self.clock.now() }))
+        Ok(Some(Unshipped { until, rows, found_at }))
     }
 
     /// The same in words, after it was said in the copy.
     fn tell_unshipped(&mut self, claim: &Claim, writer: &str) -> String {
-        let found = self.unshipped(claim, writer).and_then(|found| {
-            found.iter().try_for_each(|unshipped| unshipped.put(self.store.as_ref(), writer))?;
-            Ok(found)
+        let found = self.unshipped(claim).unwrap_or_else(|error| {
+            tracing::warn!(%error, "it could not be found out what is not in the copy");
+            None
         });
-        match found {
-            Ok(Some(Unshipped { rows: Some(0), .. })) => {
-                "; all measurements and documents that were acknowledged here are in the copy".to_owned()
-            }
-            Ok(Some(Unshipped { until, rows: Some(rows), .. })) => {
-                format!(
-                    "; measurements and changed documents that were acknowledged here after {until} and are not in the copy: {rows}"
-                )
-            }
-            Ok(Some(Unshipped { until, rows: None, .. })) => {
-                format!("; what was acknowledged here after {until} is not in the copy")
-            }
-            Ok(None) => String::new(),
-            Err(error) => {
-                tracing::warn!(%error, "it could not be found out or noted what is not in the copy");
-                String::new()
-            }
+        let Some(found) = found else { return String::new() };
+        if let Err(error) = found.put(self.store.as_ref(), writer) {
+            tracing::warn!(%error, "it could not be said in the copy what is not in it");
+        }
+        let Unshipped { until, rows, found_at } = found;
+        match rows {
+            Some(rows) => format!(
+                "; measurements and changed documents that were acknowledged here after {until} and are not in the copy: {rows}, as of \
+                 {found_at}"
+            ),
+            None => format!("; what was acknowledged here after {until} may not be in the copy"),
         }
     }
 
     /// Notes that another process or another folder ships to this place now.
     fn supersede(&mut self, claim: &Claim) -> Error {
+        let (url, at) = (self.status.url.clone(), claim.at);
         let own = self.writer.as_ref().map(|writer| writer.id.clone()).filter(|id| *id != claim.writer);
-        let unshipped = own.map(|own| self.tell_unshipped(claim, &own));
-        let (url, at) = (&self.status.url, claim.at);
-        let error = match (&mut self.writer, unshipped) {
-            (Some(writer), Some(unshipped)) => {
-                let reason = format!("another folder was made the primary of {url} at {at}{unshipped}");
-                if let Err(error) = writer.supersede(self.fs.as_ref(), &self.dir, &reason) {
-                    tracing::error!(%error, "it could not be noted that the folder is no longer the primary");
-                }
+        let error = match own {
+            Some(own) => {
+                let reason = format!("another folder was made the primary of {url} at {at}");
+                // The refusal does not wait for the rest.
+                self.note_superseded(&reason);
+                let reason = format!("{reason}{}", self.tell_unshipped(claim, &own));
+                self.note_superseded(&reason);
                 super::writer::not_primary(&reason)
             }
-            _ => {
+            None => {
                 let what = format!("another process ships this database, or a copy of its folder, to {url} since {at}");
                 Error::new(Code::LockBusy, what)
             }
@@ -506,5 +510,11 @@ impl Shipper {
         self.epoch = None;
         self.superseded = Some(error.clone());
         error
+    }
+    fn note_superseded(&mut self, reason: &str) {
+        let Some(writer) = &mut self.writer else { return };
+        if let Err(error) = writer.supersede(self.fs.as_ref(), &self.dir, reason) {
+            tracing::error!(%error, "it could not be noted that the folder is no longer the primary");
+        }
     }
 }

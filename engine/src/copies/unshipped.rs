@@ -1,6 +1,5 @@
 //! What a former primary had acknowledged and not shipped: it says so in the copy when it finds out that another folder is the primary.
 
-use super::epochs;
 use super::load::piece_at;
 use super::store::{CopyStore, damaged, unreachable};
 use crate::error::{Error, Result};
@@ -8,6 +7,8 @@ use ebbtide_ttl::Timestamp;
 use serde::{Deserialize, Serialize};
 
 const FOLDER: &str = "unshipped";
+/// How many epochs that were taken may have nothing.
+const EPOCHS_MAX: usize = 16;
 
 /// What a former primary had acknowledged and not shipped when another folder became the primary of its copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +16,8 @@ const FOLDER: &str = "unshipped";
 pub struct Unshipped {
     /// Everything that it acknowledged before this instant is in the copy.
     pub until: Timestamp,
-    /// Measurements and changed documents that it acknowledged later; `None` if its log no longer has all of them.
+    /// Measurements and changed documents that it acknowledged later and that are not in the copy; `None` if that is not known, for example
+    /// since its log no longer has all of them.
     pub rows: Option<u64>,
     /// When it found out, by its clock.
     pub found_at: Timestamp,
@@ -42,17 +44,14 @@ pub(super) fn list(store: &dyn CopyStore) -> Result<Vec<Unshipped>> {
     Ok(found)
 }
 
-/// The instant, and the last record of the log, of what the primary after this one began with; `None` if that one has not begun yet.
-/// `epoch` is the newest epoch that is known.
-pub(super) fn end_of(store: &dyn CopyStore, writer: &str, epoch: u64) -> Result<Option<(Timestamp, u64)>> {
-    let mut end = None;
-    for epoch in (1..=epoch).rev() {
-        if epochs::claim_of(store, epoch)?.is_some_and(|claim| claim.writer == writer) {
-            break;
-        }
-        if let Some((_, piece)) = piece_at(store, epoch, 1)? {
-            end = Some((piece.head.at, piece.head.last_seq));
+/// The instant, and the last record of the log, up to which the primary that followed `epoch` has what this epoch shipped; `None` if it
+/// has not begun yet, or its first piece is not kept any more. `newest` is the newest epoch that is known.
+pub(super) fn end_of(store: &dyn CopyStore, epoch: u64, newest: u64) -> Result<Option<(Timestamp, u64)>> {
+    for next in (epoch + 1..=newest).take(EPOCHS_MAX) {
+        if let Some((_, piece)) = piece_at(store, next, 1)? {
+            let follows = piece.head.parent.is_some_and(|(parent, _)| parent == epoch);
+            return Ok(follows.then_some((piece.head.at, piece.head.last_seq)));
         }
     }
-    Ok(end)
+    Ok(None)
 }

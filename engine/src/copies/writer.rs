@@ -38,6 +38,9 @@ pub struct ShippedNote {
     pub until: Timestamp,
     /// The number of the last record of the log that is in the copy.
     pub last_record: u64,
+    /// The epoch that it was shipped in; 0 in a note by an earlier build.
+    #[serde(default)]
+    pub epoch: u64,
 }
 
 impl Writer {

@@ -6,6 +6,7 @@ use ebbtide::bson::doc;
 use ebbtide::fs::{Fs, sim::Variant};
 use ebbtide::ttl::{Code, Filter, Timestamp, Value};
 use ebbtide::{Builder, CollectionOptions, Database, DocumentsOptions, ScanRequest, Settings, ShipOptions, Shipper};
+use ebbtide_lake::Store as _;
 use ebbtide_lake::sim::SimStore;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -193,7 +194,7 @@ fn a_promoted_replica_is_the_only_primary() {
 
     let error = shipper.ship_now().unwrap_err();
     assert_eq!(error.code(), Code::NotWritable, "{error}");
-    let lost = "measurements and changed documents that were acknowledged here after 2024-01-01T00:00:00Z and are not in the copy: 1";
+    let lost = "acknowledged here after 2024-01-01T00:00:00Z and are not in the copy: 1, as of 2024-01-01T00:01:00Z";
     assert!(error.to_string().contains(lost), "{error}");
     let told = builder(&beside).unshipped(URL).unwrap();
     assert_eq!(
@@ -250,9 +251,8 @@ fn an_old_primary_that_comes_back_says_on_both_sides_what_it_had_not_shipped() {
         let error = shipper_of(&machine, None).ship_now().unwrap_err();
         assert_eq!(error.code(), Code::NotWritable, "{error}");
         let words = match known {
-            Some(0) => "all measurements and documents that were acknowledged here are in the copy".to_owned(),
-            Some(n) => format!("acknowledged here after {} and are not in the copy: {n}", at(0)),
-            None => format!("what was acknowledged here after {} is not in the copy", at(0)),
+            Some(n) => format!("acknowledged here after {} and are not in the copy: {n}, as of {}", at(0), at(100)),
+            None => format!("what was acknowledged here after {} may not be in the copy", at(0)),
         };
         assert!(error.to_string().contains(&words), "{error}");
         assert_eq!(builder(&machine).open().unwrap_err().to_string(), error.to_string());
@@ -260,6 +260,71 @@ fn an_old_primary_that_comes_back_says_on_both_sides_what_it_had_not_shipped() {
         let told: Vec<_> = told.iter().map(|told| (told.until, told.rows, told.found_at)).collect();
         assert_eq!(told, [(at(0), known, at(100))]);
     }
+}
+
+#[test]
+fn an_old_primary_guesses_no_number_where_the_copy_does_not_have_what_followed_it() {
+    // The piece with which the new primary began is gone, or not there yet; or the epoch after that is all that is left.
+    for (gone, other_epoch) in [(true, false), (true, true), (false, false)] {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        let c = weather(&db);
+        c.insert_documents(&[reading(1, 1)]).unwrap();
+        shipper_of(&machine, None).ship_now().unwrap();
+        machine.clock.set(at(10));
+        c.insert_documents(&[reading(2, 2), reading(3, 3)]).unwrap();
+        drop((c, db));
+        let beside = machine.another();
+        if gone {
+            builder(&beside).promote(URL).unwrap();
+            let new = open(&beside);
+            new.collection("weather")
+                .unwrap()
+                .insert_documents(&(4..40).map(|v| reading(v, v)).collect::<Vec<_>>())
+                .unwrap();
+            if other_epoch {
+                shipper_of(&beside, None).ship_now().unwrap();
+                shipper_of(&beside, None).ship_now().unwrap();
+            }
+            machine.store.delete("pieces/0000000002/000000000001").unwrap();
+        } else {
+            let claim = machine.store.content("epochs/0000000001").unwrap();
+            let claim = String::from_utf8(claim.to_vec()).unwrap();
+            let mut claim: serde_json::Value = serde_json::from_str(&claim).unwrap();
+            (claim["epoch"], claim["writer"], claim["process"]) =
+                (2.into(), "f".repeat(32).into(), "e".repeat(32).into());
+            machine.store.tamper("epochs/0000000002", claim.to_string().into());
+        }
+        machine.clock.set(at(100));
+        let error = shipper_of(&machine, None).ship_now().unwrap_err();
+        assert_eq!(error.code(), Code::NotWritable, "{error}");
+        let words = format!("what was acknowledged here after {} may not be in the copy", at(0));
+        assert!(error.to_string().contains(&words), "{error}");
+        let told = builder(&beside).unshipped(URL).unwrap();
+        assert_eq!(told.iter().map(|told| (told.until, told.rows)).collect::<Vec<_>>(), [(at(0), None)]);
+    }
+}
+
+#[test]
+fn an_old_primary_refuses_writes_although_it_cannot_say_what_it_had_not_shipped() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    shipper.ship_now().unwrap();
+    machine.clock.set(at(10));
+    c.insert_documents(&[reading(2, 2)]).unwrap();
+    let beside = machine.another();
+    builder(&beside).promote(URL).unwrap();
+    // The requests are: the piece, the claim of the next epoch, the first piece there; and then no more.
+    machine.store.stop_after(Some(3));
+    let error = shipper.ship_now().unwrap_err();
+    machine.store.stop_after(None);
+    assert_eq!(error.code(), Code::NotWritable, "{error}");
+    assert!(error.to_string().contains("and are not in the copy: 1, as of"), "{error}");
+    assert_eq!(builder(&beside).unshipped(URL).unwrap(), []);
+    drop((c, db));
+    assert_eq!(builder(&machine).open().unwrap_err().code(), Code::NotWritable);
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! Calls of table functions in FROM, each a table with a name of its own.
 //!
 //! DataFusion gives all calls of a function one name, and takes tables with one name and the same columns for the same table: of two
-//! subqueries over `latest('a')` and `latest('b')` it would run one.
+//! subqueries over `latest('a')` and `latest('b')`, or over `generate_series(1, 3)` and `generate_series(1, 5)`, it would run one.
 
-use super::TABLE_FUNCTIONS;
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, TableFactor};
 
-/// Plans calls of this crate's table functions.
+/// Plans calls of table functions whose arguments are literals or names.
 #[derive(Debug)]
 pub(super) struct Calls;
 
@@ -29,21 +28,26 @@ impl RelationPlanner for Calls {
         let args = args.collect::<Result<Vec<Expr>>>()?;
         let source = context.context_provider().get_table_function_source(&function, args)?;
         let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?.build()?;
-        let TableFactor::Table { alias, .. } = relation else {
+        let (TableFactor::Table { alias, .. } | TableFactor::Function { alias, .. }) = relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
     }
 }
 
-/// The function that a relation calls, and its arguments.
+/// The function that a relation calls, and its arguments. Those of a lateral call may be columns of the tables before it.
 fn call_of(relation: &TableFactor) -> Option<(String, Vec<ast::Expr>)> {
-    let TableFactor::Table { name, args: Some(args), .. } = relation else { return None };
+    let (name, args, is_lateral) = match relation {
+        TableFactor::Table { name, args: Some(args), .. } => (name, &args.args, false),
+        TableFactor::Function { name, args, .. } => (name, args, true),
+        _ => return None,
+    };
     let function = name.0.first()?.as_ident()?.to_string();
     let arg = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if !is_lateral || matches!(expr, ast::Expr::Value(_)) => {
+            Some(expr.clone())
+        }
         _ => None,
     };
-    let args = args.args.iter().map(arg).collect::<Option<Vec<_>>>()?;
-    TABLE_FUNCTIONS.contains(&function.as_str()).then_some((function, args))
+    Some((function, args.iter().map(arg).collect::<Option<Vec<_>>>()?))
 }

@@ -2,12 +2,22 @@
 
 use super::table::text_argument;
 use crate::context::StatementContext;
-use crate::several::{Named, state_for, together};
+use crate::provider::CollectionTable;
+use crate::several::{Named, Part, state_for, together};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
 use ebbtide::Snapshot;
 use std::sync::Arc;
+
+/// What a call gives. Of the fields of a collection more is known than of other columns.
+fn part_of(table: Arc<dyn TableProvider>) -> Part {
+    let schema = table.downcast_ref::<CollectionTable>().map(|table| Arc::clone(&table.planned.schema));
+    match schema {
+        Some(schema) => Part::of_collection(table, &schema),
+        None => Part::new(table),
+    }
+}
 
 /// A table function over a collection: over that of each database that has one.
 #[derive(Debug)]
@@ -30,7 +40,7 @@ impl<F: TableFunctionImpl> TableFunctionImpl for OfEach<F> {
                 return Ok(None);
             }
             let state = state_for(args.session(), of_one)?;
-            self.function.call_with_args(TableFunctionArgs::new(args.exprs(), &state)).map(Some)
+            self.function.call_with_args(TableFunctionArgs::new(args.exprs(), &state)).map(|table| Some(part_of(table)))
         };
         let tables = context.of_databases().map(call).collect::<Result<Vec<_>>>()?;
         if tables.iter().all(Option::is_none) {

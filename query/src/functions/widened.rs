@@ -59,7 +59,9 @@ impl ScalarUDFImpl for Widened {
 fn widen(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     match (column.data_type(), to) {
         (from, to) if from == to => Ok(Arc::clone(column)),
-        (DataType::Null, to) => Ok(new_null_array(to, column.len())),
+        (_, to) if column.null_count() == column.len() || column.data_type().is_null() => {
+            Ok(new_null_array(to, column.len()))
+        }
         (DataType::Int64, DataType::Float64) => {
             let integers = column.as_primitive::<Int64Type>();
             #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "checked")]

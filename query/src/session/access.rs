@@ -64,7 +64,7 @@ fn is_query(statement: &DfStatement) -> bool {
     }
 }
 
-fn of_sql(statement: &DfStatement) -> Access {
+pub(super) fn of_sql(statement: &DfStatement) -> Access {
     match statement {
         DfStatement::Statement(parsed) => of_parsed(parsed),
         DfStatement::Explain(explain) => of_sql(&explain.statement),

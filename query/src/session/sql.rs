@@ -1,5 +1,6 @@
 //! SQL statements, from their text to a stream of rows.
 
+use super::access::{self, Access};
 use super::statements::not_written;
 use super::writes::planned_of;
 use super::{Session, StatementStream};
@@ -48,6 +49,9 @@ impl Session {
         let ParsedStatement { statement: parsed, headings } = parse(statement, stack, &context)?;
         let mut parsed = parsed;
         check_files(&mut parsed, context.files())?;
+        if context.is_of_several() && access::of_sql(&parsed) == Access::Write {
+            return Err(not_written().into());
+        }
         let Some(parsed) = self.prepared_write(parsed, &context).await? else {
             return Ok(StatementStream::message("done"));
         };
@@ -76,7 +80,6 @@ impl Session {
             return self.in_words(plan, state, &context).await;
         }
         match state.statement_to_plan(parsed).await? {
-            LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete && context.is_of_several() => Err(not_written().into()),
             LogicalPlan::Dml(dml) if dml.op == WriteOp::Delete => match deleted_from(&dml.table_name, &context) {
                 Some(collection) => self.delete(&collection, &dml.input, &state, &context).await,
                 None => match documents_deleted_from(&dml.table_name, &context) {

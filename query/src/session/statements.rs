@@ -221,10 +221,7 @@ impl Session {
 
 /// The error for a change where several databases are read.
 pub(super) fn not_written() -> QueryError {
-    QueryError::new(
-        Code::IllegalOperation,
-        "several databases are read as one here, and none is written to: change one by itself",
-    )
+    QueryError::new(Code::IllegalOperation, "several databases are read as one here: they cannot be changed")
 }
 
 /// What to do with an ordinary collection instead of a change that only time series have.

@@ -15,6 +15,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
@@ -113,6 +114,10 @@ struct Shares(Workers);
 #[async_trait]
 impl DesiredTaskCountHandler for Shares {
     async fn handle(&self, event: DesiredTaskCountEvent<'_>) -> Option<Result<DesiredTaskCountEventResponse>> {
+        if event.plan.is::<EmptyExec>() {
+            // One input of a union may be empty, and the others be shared.
+            return Some(Ok(DesiredTaskCountEventResponse::desired(1)));
+        }
         let leaf = event.plan.downcast_ref::<SharedScanExec>()?;
         let tasks = if leaf.is_worth_sharing() { self.0.tasks() } else { 1 };
         Some(Ok(DesiredTaskCountEventResponse::desired(tasks)))

@@ -142,6 +142,7 @@ fn several_databases_are_not_written_to() {
         "DELETE FROM w",
         "DELETE FROM only WHERE \"sensorId\" = 'x'",
         "INSERT INTO w (t, s) VALUES ('2024-01-01T00:00:00Z', 'a')",
+        "INSERT INTO only (time, \"sensorId\") VALUES ('2024-01-01T00:00:00Z', 'a')",
         "CREATE VIEW v AS SELECT 1",
         "DROP VIEW newest",
         "DROP COLLECTION IF EXISTS only",
@@ -236,6 +237,49 @@ fn objects_have_the_members_of_all_databases() {
 }
 
 #[test]
+fn lists_that_were_all_empty_and_columns_that_were_all_null_join_with_every_type() {
+    let series = |rows: &'static str| ["CREATE COLLECTION w WITH (timeField = 't', metaField = 's')", rows];
+    let empty = series("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', [])");
+    let numbers = series("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'b', [1, 2])");
+    let lists = in_both_orders(&empty, &numbers, "SELECT s, v FROM w ORDER BY s");
+    assert_eq!(lists, json!([{"s": "a", "v": []}, {"s": "b", "v": [1, 2]}]));
+    assert_eq!(in_both_orders(&empty, &empty[..1], "SELECT s, v FROM w"), json!([{"s": "a", "v": []}]));
+
+    let documents = |rows: &'static str| ["CREATE COLLECTION d EXPIRE ITEMS", rows];
+    let nulls = documents("INSERT INTO d (_id, at, n) VALUES ('a', NULL, 1)");
+    let times = documents("INSERT INTO d (_id, at, n) VALUES ('b', TIMESTAMP '2024-01-01T00:00:00', 2)");
+    assert_eq!(
+        in_both_orders(&nulls, &times, "SELECT _id, at, n FROM d ORDER BY _id"),
+        json!([{"_id": "a", "at": null, "n": 1}, {"_id": "b", "at": "2024-01-01T00:00:00Z", "n": 2}])
+    );
+    // JSON texts are written in quotes, and so are no texts.
+    let mixed = [
+        "CREATE COLLECTION d EXPIRE ITEMS",
+        "INSERT INTO d (_id, n) VALUES ('a', 'x')",
+        "INSERT INTO d (_id, n) VALUES ('b', 1)",
+    ];
+    let texts = documents("INSERT INTO d (_id, n) VALUES ('c', 'x')");
+    assert_eq!(in_both_orders(&mixed, &texts, "SELECT count(*) AS n FROM d"), json!([{"n": 3}]));
+    let several = Several::of(&[&mixed, &texts]);
+    let error = several.rows(&several.session(&SessionSettings::default()), "SELECT n FROM d").unwrap_err();
+    assert!(error.message().contains("column 'n' of 'd' has types"), "{error}");
+}
+
+#[test]
+fn listings_have_the_times_of_all_databases() {
+    let far = [
+        "CREATE COLLECTION far WITH (timeField = 't', outOfRange = 'expire')",
+        "INSERT INTO far (t) VALUES ('2350-01-01T00:00:00Z')",
+    ];
+    let near =
+        ["CREATE COLLECTION near WITH (timeField = 't')", "INSERT INTO near (t) VALUES ('2024-01-01T00:00:00Z')"];
+    assert_eq!(
+        in_both_orders(&far, &near, "SELECT name, last_time FROM ebbtide.collections ORDER BY name"),
+        json!([{"name": "far", "last_time": "2350-01-01T00:00:00Z"}, {"name": "near", "last_time": "2024-01-01T00:00:00Z"}])
+    );
+}
+
+#[test]
 fn a_column_whose_types_have_nothing_in_common_is_an_error_where_it_is_read() {
     let with = |rows: &'static str| ["CREATE COLLECTION w WITH (timeField = 't', metaField = 's')", rows];
     let texts = with("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:00Z', 'a', 'x')");
@@ -269,5 +313,9 @@ fn an_error_names_what_is_in_any_of_the_databases() {
     let error = |sql: &str| several.rows(&session, sql).unwrap_err().to_string();
     assert!(error("SELECT wnd FROM w").contains("did you mean 'wind'?"), "{}", error("SELECT wnd FROM w"));
     assert!(error("SELECT * FROM onyl").contains("did you mean 'only'?"), "{}", error("SELECT * FROM onyl"));
-    assert!(error("SELECT * FROM latest('nowhere')").contains("nowhere"));
+    assert!(
+        error("SELECT * FROM latest('nowhere')").contains("'nowhere' does not exist"),
+        "{}",
+        error("SELECT * FROM latest('nowhere')")
+    );
 }
