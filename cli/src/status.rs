@@ -87,7 +87,7 @@ fn unshipped(url: &str) -> Result<(), Failure> {
         match rows {
             Some(0) => {}
             Some(rows) => say!("note: {what} {until}: {rows}, as of {found_at}"),
-            None => say!("note: {what} {until}: their number is not known"),
+            None => say!("note: {what} {until}: not known, perhaps none"),
         }
     }
     Ok(())

@@ -160,7 +160,8 @@ fn register_table(
     function: impl TableFunctionImpl + 'static,
     has: fn(&Snapshot, &str) -> bool,
 ) {
-    context.register_udtf(name, Arc::new(OfEach { name, function, has }));
+    let gives_rows = name != "rollup";
+    context.register_udtf(name, Arc::new(OfEach { name, function, gives_rows, has }));
 }
 
 /// Registers the functions that only rewritten plans call, for those who get such plans from elsewhere.

@@ -446,12 +446,12 @@ impl Shipper {
 
     /// What was acknowledged here and is not in the copy, where another folder is the primary since `claim`; `None` if nothing is known
     /// of it.
-    fn unshipped(&mut self, claim: &Claim) -> Result<Option<Unshipped>> {
+    fn unshipped(&mut self, claim: &Claim, writer: &str) -> Result<Option<Unshipped>> {
         let noted = self.writer.clone().and_then(Writer::shipped).filter(|noted| noted.url == self.status.url);
         let noted = noted.map(|noted| (noted.epoch, noted.until));
         let own = self.epoch.as_ref().map(|epoch| epoch.number).or(noted.map(|(epoch, _)| epoch));
         let end = match own {
-            Some(own) => unshipped::end_of(self.store.as_ref(), own, claim.epoch)?,
+            Some(own) => unshipped::end_of(self.store.as_ref(), writer, own, claim.epoch)?,
             None => None,
         };
         let found_at = self.clock.now();
@@ -471,7 +471,7 @@ impl Shipper {
 
     /// The same in words, after it was said in the copy.
     fn tell_unshipped(&mut self, claim: &Claim, writer: &str) -> String {
-        let found = self.unshipped(claim).unwrap_or_else(|error| {
+        let found = self.unshipped(claim, writer).unwrap_or_else(|error| {
             tracing::warn!(%error, "it could not be found out what is not in the copy");
             None
         });
@@ -496,7 +496,7 @@ impl Shipper {
         let error = match own {
             Some(own) => {
                 let reason = format!("another folder was made the primary of {url} at {at}");
-                // The refusal does not wait for the rest.
+                // From here on nobody else opens the folder as a primary.
                 self.note_superseded(&reason);
                 let reason = format!("{reason}{}", self.tell_unshipped(claim, &own));
                 self.note_superseded(&reason);

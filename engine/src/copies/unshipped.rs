@@ -1,5 +1,6 @@
 //! What a former primary had acknowledged and not shipped: it says so in the copy when it finds out that another folder is the primary.
 
+use super::epochs;
 use super::load::piece_at;
 use super::store::{CopyStore, damaged, unreachable};
 use crate::error::{Error, Result};
@@ -44,12 +45,20 @@ pub(super) fn list(store: &dyn CopyStore) -> Result<Vec<Unshipped>> {
     Ok(found)
 }
 
-/// The instant, and the last record of the log, up to which the primary that followed `epoch` has what this epoch shipped; `None` if it
-/// has not begun yet, or its first piece is not kept any more. `newest` is the newest epoch that is known.
-pub(super) fn end_of(store: &dyn CopyStore, epoch: u64, newest: u64) -> Result<Option<(Timestamp, u64)>> {
-    for next in (epoch + 1..=newest).take(EPOCHS_MAX) {
+/// The instant, and the last record of the log, up to which the primary that followed `writer` has what this one shipped; `None` if that one
+/// has not begun yet, or its first piece is not kept any more. `known` is an epoch of this writer, `newest` one of another.
+pub(super) fn end_of(store: &dyn CopyStore, writer: &str, known: u64, newest: u64) -> Result<Option<(Timestamp, u64)>> {
+    let is_own = |epoch| Ok::<_, Error>(epochs::claim_of(store, epoch)?.is_some_and(|claim| claim.writer == writer));
+    let mut own = known;
+    while own < newest && is_own(own + 1)? {
+        own += 1;
+    }
+    for next in (own + 1..=newest).take(EPOCHS_MAX) {
         if let Some((_, piece)) = piece_at(store, next, 1)? {
-            let follows = piece.head.parent.is_some_and(|(parent, _)| parent == epoch);
+            let follows = match piece.head.parent {
+                Some((parent, _)) => is_own(parent)?,
+                None => false,
+            };
             return Ok(follows.then_some((piece.head.at, piece.head.last_seq)));
         }
     }

@@ -307,24 +307,28 @@ fn an_old_primary_guesses_no_number_where_the_copy_does_not_have_what_followed_i
 
 #[test]
 fn an_old_primary_refuses_writes_although_it_cannot_say_what_it_had_not_shipped() {
-    let machine = World::new(SimStore::new(1, 0));
-    let db = open(&machine);
-    let c = weather(&db);
-    let mut shipper = shipper_of(&machine, None);
-    shipper.ship_now().unwrap();
-    machine.clock.set(at(10));
-    c.insert_documents(&[reading(2, 2)]).unwrap();
-    let beside = machine.another();
-    builder(&beside).promote(URL).unwrap();
-    // The requests are: the piece, the claim of the next epoch, the first piece there; and then no more.
-    machine.store.stop_after(Some(3));
-    let error = shipper.ship_now().unwrap_err();
-    machine.store.stop_after(None);
-    assert_eq!(error.code(), Code::NotWritable, "{error}");
-    assert!(error.to_string().contains("and are not in the copy: 1, as of"), "{error}");
-    assert_eq!(builder(&beside).unshipped(URL).unwrap(), []);
-    drop((c, db));
-    assert_eq!(builder(&machine).open().unwrap_err().code(), Code::NotWritable);
+    let mut said = Vec::new();
+    // The piece and the claim of the next epoch; then the requests that say what is not there.
+    for requests in 2..=6 {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        let c = weather(&db);
+        let mut shipper = shipper_of(&machine, None);
+        shipper.ship_now().unwrap();
+        machine.clock.set(at(10));
+        c.insert_documents(&[reading(2, 2)]).unwrap();
+        let beside = machine.another();
+        builder(&beside).promote(URL).unwrap();
+        machine.store.stop_after(Some(requests));
+        let error = shipper.ship_now().unwrap_err();
+        machine.store.stop_after(None);
+        assert_eq!(error.code(), Code::NotWritable, "{requests}: {error}");
+        let told = builder(&beside).unshipped(URL).unwrap().len();
+        said.push((error.to_string().contains("and are not in the copy: 1, as of"), told));
+        drop((c, db));
+        assert_eq!(builder(&machine).open().unwrap_err().code(), Code::NotWritable, "{requests}");
+    }
+    assert_eq!(said, [(false, 0), (false, 0), (false, 0), (true, 0), (true, 1)]);
 }
 
 #[test]

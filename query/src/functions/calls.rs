@@ -8,7 +8,7 @@ use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, Relati
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, TableFactor};
 
-/// Plans calls of table functions whose arguments are literals or names.
+/// Plans calls of table functions.
 #[derive(Debug)]
 pub(super) struct Calls;
 
@@ -28,26 +28,20 @@ impl RelationPlanner for Calls {
         let args = args.collect::<Result<Vec<Expr>>>()?;
         let source = context.context_provider().get_table_function_source(&function, args)?;
         let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?.build()?;
-        let (TableFactor::Table { alias, .. } | TableFactor::Function { alias, .. }) = relation else {
+        let TableFactor::Table { alias, .. } = relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
     }
 }
 
-/// The function that a relation calls, and its arguments. Those of a lateral call may be columns of the tables before it.
+/// The function that a relation calls, and its arguments.
 fn call_of(relation: &TableFactor) -> Option<(String, Vec<ast::Expr>)> {
-    let (name, args, is_lateral) = match relation {
-        TableFactor::Table { name, args: Some(args), .. } => (name, &args.args, false),
-        TableFactor::Function { name, args, .. } => (name, args, true),
-        _ => return None,
-    };
+    let TableFactor::Table { name, args: Some(args), .. } = relation else { return None };
     let function = name.0.first()?.as_ident()?.to_string();
     let arg = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if !is_lateral || matches!(expr, ast::Expr::Value(_)) => {
-            Some(expr.clone())
-        }
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
     };
-    Some((function, args.iter().map(arg).collect::<Option<Vec<_>>>()?))
+    Some((function, args.args.iter().map(arg).collect::<Option<Vec<_>>>()?))
 }

@@ -2,7 +2,6 @@
 
 use super::table::text_argument;
 use crate::context::StatementContext;
-use crate::provider::CollectionTable;
 use crate::several::{Named, Part, state_for, together};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::Result;
@@ -10,20 +9,13 @@ use datafusion::logical_expr::Expr;
 use ebbtide::Snapshot;
 use std::sync::Arc;
 
-/// What a call gives. Of the fields of a collection more is known than of other columns.
-fn part_of(table: Arc<dyn TableProvider>) -> Part {
-    let schema = table.downcast_ref::<CollectionTable>().map(|table| Arc::clone(&table.planned.schema));
-    match schema {
-        Some(schema) => Part::of_collection(table, &schema),
-        None => Part::new(table),
-    }
-}
-
 /// A table function over a collection: over that of each database that has one.
 #[derive(Debug)]
 pub(super) struct OfEach<F> {
     pub(super) name: &'static str,
     pub(super) function: F,
+    /// Whether its columns are those of the collection, and perhaps more.
+    pub(super) gives_rows: bool,
     /// Whether a database has what the function needs of a collection.
     pub(super) has: fn(&Snapshot, &str) -> bool,
 }
@@ -39,8 +31,13 @@ impl<F: TableFunctionImpl> TableFunctionImpl for OfEach<F> {
             if !(self.has)(of_one.snapshot(), &collection) {
                 return Ok(None);
             }
+            let known = of_one.snapshot().collection(&collection).ok().filter(|_| self.gives_rows);
             let state = state_for(args.session(), of_one)?;
-            self.function.call_with_args(TableFunctionArgs::new(args.exprs(), &state)).map(|table| Some(part_of(table)))
+            let table = self.function.call_with_args(TableFunctionArgs::new(args.exprs(), &state))?;
+            Ok(Some(match known {
+                Some(known) => Part::of_collection(table, known.schema()),
+                None => Part::new(table),
+            }))
         };
         let tables = context.of_databases().map(call).collect::<Result<Vec<_>>>()?;
         if tables.iter().all(Option::is_none) {

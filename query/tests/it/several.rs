@@ -245,6 +245,9 @@ fn lists_that_were_all_empty_and_columns_that_were_all_null_join_with_every_type
     assert_eq!(lists, json!([{"s": "a", "v": []}, {"s": "b", "v": [1, 2]}]));
     assert_eq!(in_both_orders(&empty, &empty[..1], "SELECT s, v FROM w"), json!([{"s": "a", "v": []}]));
 
+    let latest = in_both_orders(&empty, &numbers, "SELECT s, v FROM latest('w') ORDER BY s");
+    assert_eq!(latest, lists);
+
     let documents = |rows: &'static str| ["CREATE COLLECTION d EXPIRE ITEMS", rows];
     let nulls = documents("INSERT INTO d (_id, at, n) VALUES ('a', NULL, 1)");
     let times = documents("INSERT INTO d (_id, at, n) VALUES ('b', TIMESTAMP '2024-01-01T00:00:00', 2)");

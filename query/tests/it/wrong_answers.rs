@@ -159,7 +159,6 @@ fn subqueries_over_two_calls_of_a_table_function_are_two() {
         ("latest('b')", "latest('a')", (1, 2)),
         ("rollup('a', '10 minutes')", "rollup('a', '1 hour')", (3, 2)),
         ("latest('a')", "a", (2, 3)),
-        ("LATERAL latest('a')", "LATERAL latest('b')", (2, 1)),
         ("generate_series(1, 3)", "generate_series(1, 5)", (3, 5)),
     ] {
         let sql = format!("SELECT (SELECT count(*) FROM {one}) AS one, (SELECT count(*) FROM {other}) AS other");
