@@ -203,10 +203,9 @@ impl Collections {
         }
         let part = |snapshot: &Snapshot| {
             let table = self.collection(snapshot, name)?;
-            Some(match (snapshot.collection(name), snapshot.documents(name)) {
-                (Ok(collection), _) => Part::of_collection(table, collection.schema()),
-                (_, Ok(documents)) => Part::of_documents(table, documents.columns()),
-                _ => Part::new(table),
+            Some(match snapshot.collection(name) {
+                Ok(collection) => Part::of_collection(table, collection.schema()),
+                Err(_) => Part::of_documents(table, snapshot.documents(name).ok()?.columns()),
             })
         };
         let parts: Vec<_> = self.context.snapshots().map(part).collect();
