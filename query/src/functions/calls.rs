@@ -6,7 +6,7 @@
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, TableFactor};
+use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, TableAlias, TableFactor};
 
 /// Plans calls of table functions.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl RelationPlanner for Calls {
         relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
-        let Some((function, args)) = call_of(&relation) else {
+        let Some((function, args, alias)) = call_of(&relation, context)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let text: Vec<String> = args.iter().map(ToString::to_string).collect();
@@ -27,21 +27,39 @@ impl RelationPlanner for Calls {
         let args = args.into_iter().map(|arg| context.sql_expr_to_logical_expr(arg, &empty));
         let args = args.collect::<Result<Vec<Expr>>>()?;
         let source = context.context_provider().get_table_function_source(&function, args)?;
-        let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?.build()?;
-        let TableFactor::Table { alias, .. } = relation else {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
+        let plan = LogicalPlanBuilder::scan(TableReference::bare(name), source, None)?;
+        // Without an alias, `LATERAL f(...)` goes by the name of the function.
+        let plan = match (&relation, &alias) {
+            (TableFactor::Function { .. }, None) => plan.alias(TableReference::bare(function))?,
+            _ => plan,
         };
+        let plan = plan.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
     }
 }
 
-/// The function that a relation calls, and its arguments.
-fn call_of(relation: &TableFactor) -> Option<(String, Vec<ast::Expr>)> {
-    let TableFactor::Table { name, args: Some(args), .. } = relation else { return None };
-    let function = name.0.first()?.as_ident()?.to_string();
+/// A function, its arguments, and the alias of its rows.
+type Call = (String, Vec<ast::Expr>, Option<TableAlias>);
+
+/// What a relation calls, as `f(...)` or `LATERAL f(...)`.
+fn call_of(relation: &TableFactor, context: &dyn RelationPlannerContext) -> Result<Option<Call>> {
+    let (function, args, alias) = match relation {
+        TableFactor::Table { name, args: Some(args), alias, .. } => {
+            let function = name.0.first().and_then(|part| part.as_ident());
+            (function.map(ToString::to_string), &args.args, alias)
+        }
+        // Unlike the other form, this one takes the name as that of a table.
+        TableFactor::Function { name, args, alias, .. } => {
+            (Some(context.object_name_to_table_reference(name.clone())?.table().to_owned()), args, alias)
+        }
+        _ => return Ok(None),
+    };
+    let takes_named = matches!(relation, TableFactor::Function { .. });
     let arg = |arg: &FunctionArg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        FunctionArg::Named { arg: FunctionArgExpr::Expr(expr), .. } if takes_named => Some(expr.clone()),
         _ => None,
     };
-    Some((function, args.args.iter().map(arg).collect::<Option<Vec<_>>>()?))
+    let args = args.iter().map(arg).collect::<Option<Vec<_>>>();
+    Ok(function.zip(args).map(|(function, args)| (function, args, alias.clone())))
 }

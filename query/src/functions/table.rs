@@ -25,7 +25,7 @@ const BATCHES_AHEAD: usize = 2;
 pub(super) fn text_argument(argument: &Expr) -> Option<String> {
     match argument {
         Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_owned),
-        Expr::Column(column) => Some(column.name.clone()),
+        Expr::Column(column) | Expr::OuterReferenceColumn(_, column) => Some(column.name.clone()),
         _ => None,
     }
 }

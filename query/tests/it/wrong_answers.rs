@@ -161,8 +161,26 @@ fn subqueries_over_two_calls_of_a_table_function_are_two() {
         ("latest('a')", "a", (2, 3)),
         ("generate_series(1, 3)", "generate_series(1, 5)", (3, 5)),
     ] {
-        let sql = format!("SELECT (SELECT count(*) FROM {one}) AS one, (SELECT count(*) FROM {other}) AS other");
-        let expected = serde_json::json!([{"one": counts.0, "other": counts.1}]);
-        assert_eq!(serde_json::Value::Array(world.rows(&sql)), expected, "{sql}");
+        let lateral = |call: &str| if call.contains('(') { format!("LATERAL {call}") } else { call.to_owned() };
+        for (one, other) in [(one.to_owned(), other.to_owned()), (lateral(one), lateral(other))] {
+            let sql = format!("SELECT (SELECT count(*) FROM {one}) AS one, (SELECT count(*) FROM {other}) AS other");
+            let expected = serde_json::json!([{"one": counts.0, "other": counts.1}]);
+            assert_eq!(serde_json::Value::Array(world.rows(&sql)), expected, "{sql}");
+        }
+    }
+    for (sql, expected) in [
+        ("SELECT generate_series.value AS v FROM LATERAL generate_series(1, 2) ORDER BY v", "[{\"v\":1},{\"v\":2}]"),
+        ("SELECT count(*) AS v FROM LATERAL LATEST('a') AS l", "[{\"v\":2}]"),
+        (
+            "SELECT (SELECT count(*) FROM LATERAL generate_series(a => 1, b => 3)) AS v,
+                 (SELECT count(*) FROM LATERAL generate_series(a => 1, b => 5)) AS w",
+            "[{\"v\":3,\"w\":5}]",
+        ),
+        ("SELECT count(*) AS v FROM a CROSS JOIN LATERAL latest(s) AS l WHERE a.s = 'none'", "table"),
+    ] {
+        match world.try_rows(sql) {
+            Ok(rows) => assert_eq!(serde_json::Value::Array(rows).to_string(), expected, "{sql}"),
+            Err(error) => assert!(error.to_string().contains(expected), "{sql}: {error}"),
+        }
     }
 }
