@@ -71,7 +71,8 @@ pub use schema::{FieldType, Schema};
 pub use segment::{
     Accumulator, BlockCache, BoundsCheck, Directory, DoubleAccumulator, EncodedSegment, FieldStats, FileType,
     FileTypes, FoundDocument, IntAccumulator, Numbers, ReadAt, Run, SealRun, Sealer, SegmentBatches, SegmentError,
-    SegmentMeta, SegmentReader, StoredBatches, accumulate_doubles, accumulate_ints, arrow_metadata, double_at,
+    SegmentMeta, SegmentReader, StoredBatches, TextCondition, TextPart, accumulate_doubles, accumulate_ints,
+    arrow_metadata, double_at,
 };
 pub use time_units::{timestamp_type, timestamps, unit_nanos};
 pub use window::{BucketId, Window};

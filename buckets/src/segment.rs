@@ -1,7 +1,7 @@
 //! Segments: sealed buckets in one immutable Parquet file, with the bucket directory inside it.
 //!
 //! ```text
-//! "PAR1" | row groups | directory | page indexes | footer | footer length | "PAR1"
+//! "PAR1" | row groups | n-gram filters | directory | page indexes | footer | footer length | "PAR1"
 //! ```
 //!
 //! Every byte is under a checksum. The directory holds the CRC-32 of every block of 4096 bytes before it; the footer key
@@ -16,6 +16,7 @@ mod directory;
 mod encode;
 mod file_types;
 mod footer_checks;
+mod ngrams;
 pub(crate) mod physical;
 mod postings;
 mod read;
@@ -33,6 +34,7 @@ pub use encode::Sealer;
 pub(crate) use encode::{failed, seal_file};
 pub use file_types::{FileType, FileTypes};
 pub(crate) use footer_checks::check as check_footer;
+pub use ngrams::{TextCondition, TextPart};
 pub use read::{SegmentBatches, SegmentReader, StoredBatches, arrow_metadata};
 pub(crate) use read::{Tail, asserted, directory_len, read_tail};
 pub use stats::{FieldStats, Numbers};
@@ -53,6 +55,8 @@ pub(crate) const BLOCK_BYTES: usize = 4096;
 pub(crate) const KEY_DIRECTORY: &str = "ebbtide.directory";
 /// The logical schema as JSON.
 pub(crate) const KEY_SCHEMA: &str = "ebbtide.schema";
+/// Where n-gram filters are, if there are any.
+pub(crate) const KEY_FILTERS: &str = "ebbtide.filters";
 /// Where the tail begins, and its checksum.
 pub(crate) const KEY_TAIL: &str = "ebbtide.tail";
 /// The text before the two numbers of [`KEY_TAIL`].

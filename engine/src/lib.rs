@@ -141,6 +141,7 @@ pub use crate::sweep::{Operation, SweepReport};
 pub use crate::verify::VerifyReport;
 /// The columnar layer: schemas, metas, windows.
 pub use ebbtide_buckets as buckets;
+pub use ebbtide_buckets::{TextCondition, TextPart};
 /// Documents of ordinary collections: filters, updates, Extended JSON, expiry.
 pub use ebbtide_documents as documents_model;
 pub use ebbtide_documents::{DefaultTtl, bson};

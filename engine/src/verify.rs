@@ -39,7 +39,11 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
         for segment in collection.segments.values() {
             report.segments += 1;
             report.bytes += segment.file.meta.bytes;
-            match verify_segment(segment, collection) {
+            let rows = verify_segment(segment, collection).and_then(|rows| {
+                segment.file.open_anew()?.verify_filters()?;
+                Ok(rows)
+            });
+            match rows {
                 Ok(rows) => report.rows += rows,
                 Err(error) => report.faults.push(format!("collection '{name}': {error}")),
             }

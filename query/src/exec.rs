@@ -194,6 +194,9 @@ pub(crate) fn record_report(metrics: &ExecutionPlanMetricsSet, report: &ScanRepo
     count("buckets_pruned", report.buckets_pruned);
     count("buckets_hidden_by_ttl", report.buckets_hidden);
     count("rows_hidden_by_ttl", report.rows_hidden);
+    if report.rows_pruned > 0 {
+        count("rows_pruned_by_text", report.rows_pruned);
+    }
 }
 
 /// The rows of units, at most so many, as batches of this schema; `hidden` is told how many rows of a unit were hidden, once it
@@ -235,7 +238,7 @@ pub(crate) fn batches_of_units(
 impl BucketScanExec {
     /// What is read and what is not, in words.
     pub(crate) fn words(&self) -> String {
-        let ScanReport { segments, buckets, buckets_pruned, buckets_hidden, .. } = self.report;
+        let ScanReport { segments, buckets, buckets_pruned, buckets_hidden, rows_pruned, .. } = self.report;
         let all_segments = self.spec.snapshot.segments().len();
         let all = buckets + buckets_pruned + buckets_hidden;
         let units = self.partitions.iter().flatten();
@@ -260,6 +263,9 @@ impl BucketScanExec {
         }
         if buckets_hidden > 0 {
             text.push_str(&format!("; {buckets_hidden} are expired"));
+        }
+        if rows_pruned > 0 {
+            text.push_str(&format!("; {rows_pruned} rows are skipped by the texts that they must contain"));
         }
         if let Some(limit) = self.limit {
             text.push_str(&format!("; ends after {limit} rows"));

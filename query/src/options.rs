@@ -10,18 +10,21 @@ pub(crate) struct EbbtideOptions {
     /// Whether the engine answers aggregates, and plans of one table go through fewer rules. Default: true. Results are
     /// the same either way.
     fast_paths: bool,
+    /// Whether rows are skipped by the texts that they must contain: false after `SET ebbtide.fast_paths = false`.
+    text_filters: bool,
 }
 
 #[cfg(feature = "workers")]
 impl EbbtideOptions {
-    pub(crate) fn without_fast_paths() -> EbbtideOptions {
-        EbbtideOptions { fast_paths: false }
+    /// These settings for statements whose parts are sent to workers.
+    pub(crate) fn without_fast_paths(config: &ConfigOptions) -> EbbtideOptions {
+        EbbtideOptions { fast_paths: false, text_filters: text_filters(config) }
     }
 }
 
 impl Default for EbbtideOptions {
     fn default() -> Self {
-        EbbtideOptions { fast_paths: true }
+        EbbtideOptions { fast_paths: true, text_filters: true }
     }
 }
 
@@ -49,6 +52,7 @@ impl ExtensionOptions for EbbtideOptions {
                     .to_lowercase()
                     .parse()
                     .map_err(|_| config_datafusion_err!("ebbtide.fast_paths is true or false, not '{value}'"))?;
+                self.text_filters = self.fast_paths;
                 Ok(())
             }
             _ => config_err!("there is no setting 'ebbtide.{key}'; available: ebbtide.fast_paths"),
@@ -59,7 +63,7 @@ impl ExtensionOptions for EbbtideOptions {
         vec![ConfigEntry {
             key: "ebbtide.fast_paths".to_owned(),
             value: Some(self.fast_paths.to_string()),
-            description: "Whether the engine answers aggregates, and plans of one table go through fewer rules",
+            description: "Whether the engine answers aggregates, plans of one table go through fewer rules, and n-gram filters are used",
         }]
     }
 }
@@ -67,4 +71,9 @@ impl ExtensionOptions for EbbtideOptions {
 /// Whether a statement may take the fast paths.
 pub(crate) fn fast_paths(config: &ConfigOptions) -> bool {
     config.extensions.get::<EbbtideOptions>().is_none_or(|options| options.fast_paths)
+}
+
+/// Whether a statement skips rows by the texts that they must contain.
+pub(crate) fn text_filters(config: &ConfigOptions) -> bool {
+    config.extensions.get::<EbbtideOptions>().is_none_or(|options| options.text_filters)
 }

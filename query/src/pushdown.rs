@@ -1,5 +1,7 @@
 //! Decides which of a statement's filters the engine applies: those that select metas or a range of times, or that skip
-//! buckets by a field's bounds.
+//! buckets by a field's bounds, or rows by the texts that they must contain.
+
+mod texts;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
@@ -11,7 +13,7 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::PhysicalExpr;
 use ebbtide::ttl::Value;
-use ebbtide::{FieldBound, MetaFilter};
+use ebbtide::{FieldBound, MetaFilter, TextCondition};
 use std::sync::Arc;
 
 /// The name of the field of a parameter.
@@ -33,6 +35,7 @@ enum FilterPushdown {
     Meta,
     Time { range: Range, exact: bool },
     Bound(FieldBound),
+    Texts(TextCondition),
     Nothing,
 }
 
@@ -50,13 +53,18 @@ impl PushdownRules<'_> {
         if let Some((range, exact)) = time_range(filter, &is_time, &|v| units(v).map(i128::from)) {
             return FilterPushdown::Time { range: narrow(range), exact };
         }
-        bound(filter).map_or(FilterPushdown::Nothing, FilterPushdown::Bound)
+        if let Some(bound) = bound(filter) {
+            return FilterPushdown::Bound(bound);
+        }
+        texts::condition(filter).map_or(FilterPushdown::Nothing, FilterPushdown::Texts)
     }
 
     pub(crate) fn supports(&self, filter: &Expr) -> TableProviderFilterPushDown {
         match self.pushdown(filter) {
             FilterPushdown::Meta | FilterPushdown::Time { exact: true, .. } => TableProviderFilterPushDown::Exact,
-            FilterPushdown::Time { .. } | FilterPushdown::Bound(_) => TableProviderFilterPushDown::Inexact,
+            FilterPushdown::Time { .. } | FilterPushdown::Bound(_) | FilterPushdown::Texts(_) => {
+                TableProviderFilterPushDown::Inexact
+            }
             FilterPushdown::Nothing => TableProviderFilterPushDown::Unsupported,
         }
     }
@@ -78,6 +86,7 @@ impl PushdownRules<'_> {
                 FilterPushdown::Meta => metas.push(filter.clone()),
                 FilterPushdown::Time { range, .. } => pushed.time = intersect(pushed.time, range),
                 FilterPushdown::Bound(bound) => pushed.bounds.push(bound),
+                FilterPushdown::Texts(condition) => pushed.texts.push(condition),
                 FilterPushdown::Nothing => {}
             }
         }
@@ -112,6 +121,7 @@ pub(crate) struct PushedFilters {
     pub(crate) time: Range,
     pub(crate) meta: Option<Arc<MetaPredicate>>,
     pub(crate) bounds: Vec<FieldBound>,
+    pub(crate) texts: Vec<TextCondition>,
 }
 
 /// A predicate on the meta field, evaluated on distinct metas.

@@ -2,6 +2,7 @@
 
 use crate::error::external;
 use crate::named_columns::NamedColumns;
+use crate::options::text_filters;
 use crate::pushdown::PushdownRules;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::Session;
@@ -132,6 +133,7 @@ impl ScanSpec {
             projection: Some(schema.fields().iter().filter(|f| !untyped(f)).map(|f| f.name().clone()).collect()),
             time: TimeRange::of_units(pushed.time.0, pushed.time.1, snapshot.schema().precision),
             bounds: pushed.bounds,
+            texts: if text_filters(state.config_options()) { pushed.texts } else { Vec::new() },
             first: None,
             meta: None,
             include_hidden: false,

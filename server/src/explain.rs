@@ -323,7 +323,7 @@ fn buckets(command: &Command<'_>, snapshot: &CollectionSnapshot, request: &ScanR
     let nothing = ScanRequest { projection: Some(Vec::new()), ..ScanRequest::default() };
     let of_time = ScanRequest { time: request.time, ..nothing.clone() };
     let of_meta = ScanRequest { meta: request.meta.clone(), ..of_time.clone() };
-    let all = ScanRequest { bounds: request.bounds.clone(), ..of_meta.clone() };
+    let all = ScanRequest { bounds: request.bounds.clone(), texts: request.texts.clone(), ..of_meta.clone() };
     let (time, meta, statistics) = (skipped(&of_time)?, skipped(&of_meta)?, skipped(&all)?);
     let (mut rows, mut by_rule, mut of_segments) = (0, Vec::new(), 0);
     let rules = snapshot.rules();
@@ -357,7 +357,7 @@ fn buckets(command: &Command<'_>, snapshot: &CollectionSnapshot, request: &ScanR
     }
     let between =
         |all: ScanReport, before: ScanReport| reply::count(all.buckets_pruned.saturating_sub(before.buckets_pruned));
-    let shown = rawdoc! {
+    let mut shown = rawdoc! {
         "segmentsExamined": reply::count(statistics.segments),
         "bucketsExamined": reply::count(statistics.buckets),
         "bucketsSkipped": {
@@ -368,6 +368,9 @@ fn buckets(command: &Command<'_>, snapshot: &CollectionSnapshot, request: &ScanR
         "bucketsHidden": reply::count(statistics.buckets_hidden),
         "rowsHidden": hidden,
     };
+    if statistics.rows_pruned > 0 {
+        shown.append(cstr!("rowsSkippedByText"), reply::count(statistics.rows_pruned));
+    }
     Ok(Buckets { rows, shown })
 }
 

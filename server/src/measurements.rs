@@ -14,7 +14,10 @@ use crate::reply;
 use arrow::array::RecordBatch;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::buckets::{FieldType, Schema, time_values, value_at};
-use ebbtide::{CollectionSnapshot, FieldBound, MetaFilter, MetaPart, ScanRequest, ScanUnit, TimeRange, value_of_bson};
+use ebbtide::{
+    CollectionSnapshot, FieldBound, MetaFilter, MetaPart, ScanRequest, ScanUnit, TextCondition, TextPart, TimeRange,
+    value_of_bson,
+};
 use ebbtide_documents::{Projection, Sort};
 use ebbtide_ttl::{Code, Filter, Value};
 use std::borrow::Cow;
@@ -23,6 +26,8 @@ use std::sync::Arc;
 
 /// Rows that a slice of time should have.
 const SLICE_ROWS: u64 = 8192;
+/// Up to this many texts that a field may be equal to are looked for in n-gram filters.
+const TEXTS_MAX: usize = 256;
 /// Rows that are read in little time.
 const SHORT_ROWS: u64 = 1024;
 
@@ -107,9 +112,9 @@ impl Query {
     pub(crate) fn scan(&self, snapshot: &CollectionSnapshot) -> Option<ScanRequest> {
         let Selection { times, meta, .. } = self.selection(snapshot);
         let (from, to) = times.filter(|(from, to)| from <= to)?;
-        let bounds = self.field_bounds(snapshot);
+        let (bounds, texts) = (self.field_bounds(snapshot), self.field_texts(snapshot));
         let time = TimeRange::of_units(Some(from), Some(to), snapshot.schema().precision);
-        Some(ScanRequest { time, meta, bounds, ..ScanRequest::default() })
+        Some(ScanRequest { time, meta, bounds, texts, ..ScanRequest::default() })
     }
 
     /// Whether documents come in the order that is asked for, without a sort of all of them.
@@ -131,6 +136,26 @@ impl Query {
         self.filter.fields().into_iter().filter(is_number).filter_map(of_field).collect()
     }
 
+    /// Texts that fields must be equal to, which skip rows.
+    fn field_texts(&self, snapshot: &CollectionSnapshot) -> Vec<TextCondition> {
+        let schema = snapshot.schema();
+        let is_text = |name: &&str| {
+            let is_field = schema.fields.iter().any(|(field, _)| field == name);
+            is_field && schema.field_type(name) == Some(&FieldType::String)
+        };
+        let equal_to = |name: &str, values: Vec<Value>| {
+            let texts = values.into_iter().filter_map(|value| match value {
+                Value::String(text) => Some(vec![TextPart { column: name.to_owned(), text }]),
+                _ => None,
+            });
+            TextCondition { alternatives: texts.collect() }
+        };
+        let of_field = |name| self.filter.candidates(name).into_iter().map(move |(path, values)| (name, path, values));
+        let fields = self.filter.fields().into_iter().filter(is_text).flat_map(of_field);
+        let fields = fields.filter(|(_, path, values)| path.is_empty() && values.len() <= TEXTS_MAX);
+        fields.map(|(name, _, values)| equal_to(name, values)).collect()
+    }
+
     /// Whether documents come in the order of time, and then from the latest on.
     fn time_order(&self, time: &str) -> Option<bool> {
         let mut paths = self.sort.paths();
@@ -148,6 +173,7 @@ pub(crate) struct Measurements {
     query: Query,
     meta: Option<Arc<dyn MetaFilter>>,
     bounds: Vec<FieldBound>,
+    texts: Vec<TextCondition>,
     /// Nothing for all.
     columns: Option<Vec<String>>,
     /// Whether the scan finds just what matches, and no row need be asked.
@@ -178,7 +204,7 @@ impl Measurements {
             schema.column_names().filter(|name| needed.contains(*name)).map(str::to_owned).collect()
         });
         let Selection { times: rest, meta, is_exact } = query.selection(&snapshot);
-        let bounds = query.field_bounds(&snapshot);
+        let (bounds, texts) = (query.field_bounds(&snapshot), query.field_texts(&snapshot));
         let descending = query.time_order(&schema.time);
         let (skip, left) = (query.skip, query.limit.unwrap_or(u64::MAX));
         let rest = rest.filter(|(from, to)| from <= to && left > 0);
@@ -187,6 +213,7 @@ impl Measurements {
             query,
             meta,
             bounds,
+            texts,
             columns,
             is_exact,
             planned: None,
@@ -204,8 +231,9 @@ impl Measurements {
     /// Finds the time of the first slice: as much as should hold the rows that are wanted.
     fn plan(&mut self) {
         let (Some((from, to)), Some(_)) = (self.rest, self.descending) else { return };
-        // What is wrong is told when it is read.
-        let Ok(units) = self.snapshot.scan(&self.request(from, to)) else { return };
+        // What is wrong is told when it is read. Slices without rows of the texts that are looked for make the next ones wider.
+        let request = ScanRequest { texts: Vec::new(), ..self.request(from, to) };
+        let Ok(units) = self.snapshot.scan(&request) else { return };
         let rows: u64 = units.iter().map(ScanUnit::rows_estimate).sum();
         let wanted = self.left.saturating_add(self.skip).clamp(128, SLICE_ROWS);
         if rows <= wanted.saturating_mul(2) {
@@ -221,6 +249,7 @@ impl Measurements {
             time: TimeRange::of_units(Some(from), Some(to), self.snapshot.schema().precision),
             meta: self.meta.clone(),
             bounds: self.bounds.clone(),
+            texts: self.texts.clone(),
             ..ScanRequest::default()
         }
     }

@@ -5,11 +5,12 @@ mod choose;
 
 use super::directory::{self, Entry};
 use super::file_types::{FileType, FileTypes};
+use super::ngrams::{BuiltFilter, FilterBuilder, FilterPlace, FilterPlaces};
 use super::physical::{Physical, join_decimals};
 use super::stats::StatsBuilder;
 use super::{
-    BLOCK_BYTES, EncodedSegment, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, KEY_TAIL, SealRun, SegmentError,
-    SegmentMeta, TAIL_MARK,
+    BLOCK_BYTES, EncodedSegment, FORMAT_VERSION, KEY_DIRECTORY, KEY_FILTERS, KEY_SCHEMA, KEY_TAIL, SealRun,
+    SegmentError, SegmentMeta, TAIL_MARK,
 };
 use crate::chunk::times;
 use crate::counts::{to_number, to_usize};
@@ -140,15 +141,26 @@ fn write(
         byte_aligned_properties: choose::byte_aligned_properties(EnabledStatistics::Page),
         plan: &plan,
     };
-    let encoded = parallel(rows, columns.stored.len(), help, |at| job.column(at))?;
+    let texts = job.texts(schema);
+    let encoded =
+        parallel(rows, columns.stored.len() + texts.len(), help, |at| match at.checked_sub(columns.stored.len()) {
+            Some(text) => job.filter(texts[text]).map(Encoded::Filter),
+            None => job.column(at).map(|(chunks, stats)| Encoded::Column(chunks, stats)),
+        })?;
 
     let mut stats = Vec::new();
+    let mut filters = Vec::new();
     let mut chunks: Vec<Vec<Chunk>> = Vec::new();
     chunks.resize_with(groups.len(), Vec::new);
-    for (of_column, stat) in encoded {
-        stats.extend(stat);
-        for (group, leaves) in chunks.iter_mut().zip(of_column) {
-            group.extend(leaves);
+    for part in encoded {
+        match part {
+            Encoded::Filter(filter) => filters.push(filter),
+            Encoded::Column(of_column, stat) => {
+                stats.extend(stat);
+                for (group, leaves) in chunks.iter_mut().zip(of_column) {
+                    group.extend(leaves);
+                }
+            }
         }
     }
     for group in chunks {
@@ -162,8 +174,10 @@ fn write(
         }
         row_group.close().map_err(failed)?;
     }
+    let names = texts.iter().map(|at| columns.schema.field(*at).name().as_str());
+    let filters = write_filters(&mut writer, names.zip(filters))?;
     let (bytes, checksum) =
-        finish(writer, schema, |checksums| directory::encode(entries, checksums, per_bucket, &stats))?;
+        finish(writer, schema, filters, |checksums| directory::encode(entries, checksums, per_bucket, &stats))?;
     let meta = SegmentMeta { checksum, ..meta_of(entries, rows, bytes.len() as u64) };
     Ok(EncodedSegment { bytes, meta })
 }
@@ -175,6 +189,32 @@ fn file_writer(
 ) -> Result<SerializedFileWriter<Vec<u8>>, SegmentError> {
     let descriptor = ArrowSchemaConverter::new().convert(&schema).map_err(failed)?;
     SerializedFileWriter::new(Vec::new(), descriptor.root_schema_ptr(), properties).map_err(failed)
+}
+
+/// Writes the filters of columns behind the row groups, except those that would take too much; returns where they are.
+fn write_filters<'c>(
+    writer: &mut SerializedFileWriter<Vec<u8>>,
+    filters: impl Iterator<Item = (&'c str, BuiltFilter)>,
+) -> Result<Vec<FilterPlace>, SegmentError> {
+    let mut places = Vec::new();
+    for (column, filter) in filters {
+        let leaves = writer.flushed_row_groups().iter().flat_map(|group| group.columns());
+        let of_column = leaves.filter(|leaf| matches!(leaf.column_path().parts(), [name] if name == column));
+        let bytes = of_column.map(|leaf| u64::try_from(leaf.compressed_size()).unwrap_or(0)).sum();
+        if let Some(filter) = filter.bytes(bytes) {
+            let (offset, length) = (writer.bytes_written() as u64, filter.len() as u64);
+            writer.write_all(&filter).map_err(failed)?;
+            places.push(FilterPlace { column: column.to_owned(), offset, length });
+        }
+    }
+    Ok(places)
+}
+
+/// A part of a segment that is encoded by itself.
+enum Encoded {
+    /// The leaves of a column for each row group, and its statistics.
+    Column(Vec<Vec<Chunk>>, Option<StatsBuilder>),
+    Filter(BuiltFilter),
 }
 
 /// A leaf of a row group, written.
@@ -230,6 +270,24 @@ impl Job<'_> {
             chunks.push(closed.collect::<Result<_, SegmentError>>()?);
         }
         Ok((chunks, watch.stats))
+    }
+
+    /// The columns of texts, other than the meta, that have rows enough for a filter.
+    fn texts(&self, schema: &Schema) -> Vec<usize> {
+        let rows = self.groups.iter().flatten().map(|slice| slice.flat.len()).sum();
+        let is_meta = |field: &Field| schema.meta.as_ref() == Some(field.name());
+        let fields = self.columns.schema.fields().iter().enumerate();
+        let texts = fields.filter(|(_, field)| FilterBuilder::is_for(field.data_type(), rows) && !is_meta(field));
+        texts.map(|(at, _)| at).collect()
+    }
+
+    /// The filter of a column of texts.
+    fn filter(&self, at: usize) -> Result<BuiltFilter, SegmentError> {
+        let mut filter = FilterBuilder::new();
+        for slice in self.groups.iter().flatten() {
+            filter.add(&self.columns.gather_column(at, slice)?);
+        }
+        Ok(filter.finish())
     }
 }
 
@@ -428,6 +486,7 @@ fn without_offsets(ty: &DataType) -> bool {
 fn finish(
     mut writer: SerializedFileWriter<Vec<u8>>,
     schema: &Schema,
+    filters: Vec<FilterPlace>,
     directory: impl FnOnce(&[u32]) -> std::io::Result<Vec<u8>>,
 ) -> Result<(Vec<u8>, u32), SegmentError> {
     writer.flush().map_err(failed)?;
@@ -437,7 +496,11 @@ fn finish(
     let directory = directory(&checksums).map_err(failed)?;
     let json = serde_json::to_string(schema).map_err(failed)?;
     let place = format!("{data_end},{},{:08x},{FORMAT_VERSION}", directory.len(), crc32fast::hash(&directory));
-    seal_file(writer, 0, &directory, [(KEY_DIRECTORY, place), (KEY_SCHEMA, json)])
+    let mut keys = vec![(KEY_DIRECTORY, place), (KEY_SCHEMA, json)];
+    if !filters.is_empty() {
+        keys.push((KEY_FILTERS, serde_json::to_string(&FilterPlaces::new(filters)).map_err(failed)?));
+    }
+    seal_file(writer, 0, &directory, keys)
 }
 
 /// Writes a directory behind the data, then the footer with these keys and the checksum of all that follows the data;

@@ -13,13 +13,15 @@ use super::cache::BlockCache;
 use super::directory::{self, Directory};
 use super::file_types::{FileType, FileTypes};
 use super::footer_checks;
+use super::ngrams::{self, BlockCheck, Filter, FilterPlace, FilterPlaces, TextCondition};
 use super::physical::hinted;
-use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_SCHEMA, ReadAt, SegmentError};
+use super::{BLOCK_BYTES, FORMAT_VERSION, KEY_DIRECTORY, KEY_FILTERS, KEY_SCHEMA, ReadAt, SegmentError};
 use crate::counts::to_usize;
 use crate::meta::column_of_keys;
 use crate::schema::{FieldType, Schema};
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, Schema as ArrowSchema};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt8Array};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, UInt8Type};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use cached::CachedBatches;
@@ -29,17 +31,23 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
     RowSelector,
 };
-use parquet::basic::Type;
+use parquet::basic::{Encoding, EncodingMask, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
 };
+use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 /// Where the cache has the column of all metas, beside the columns of the file.
 const METAS: usize = usize::MAX;
+/// Where the cache has n-gram filters, which are numbered by column: [`super::cache`] has documents before it.
+pub(super) const FILTERS: usize = usize::MAX / 2;
+
+/// A column is cached as texts with few different values if its dictionaries have at most this many compressed bytes.
+const DICTIONARY_BYTES_MAX: i64 = 4096;
 
 /// Maximum number of columns decoded at once if their rows make one batch: each holds a decompressor of about 40 KiB.
 const COLUMNS_AT_ONCE: usize = 256;
@@ -55,8 +63,37 @@ struct Inner {
     metadata: ArrowReaderMetadata,
     directory: Directory,
     schema: Schema,
+    filters: Vec<FilterPlace>,
     data_end: u64,
     checksum: u32,
+    few_texts: OnceLock<HashSet<usize>>,
+}
+
+impl Inner {
+    /// The top-level text columns whose pages all refer to a small dictionary.
+    fn few_texts(&self) -> &HashSet<usize> {
+        self.few_texts.get_or_init(|| {
+            let columns = self.metadata.parquet_schema();
+            let is_text = |leaf: &usize| {
+                let leaf = columns.column(*leaf);
+                leaf.path().parts().len() == 1 && leaf.physical_type() == Type::BYTE_ARRAY
+            };
+            let has_few = |leaf: usize| {
+                let mut chunks = self.metadata.metadata().row_groups().iter().map(|group| group.column(leaf));
+                chunks.all(has_small_dictionary)
+            };
+            let leaves = (0..columns.num_columns()).filter(is_text).filter(|leaf| has_few(*leaf));
+            leaves.map(|leaf| columns.get_column_root_idx(leaf)).collect()
+        })
+    }
+}
+
+/// Whether all pages of a column of a row group refer to a dictionary of few bytes.
+fn has_small_dictionary(chunk: &ColumnChunkMetaData) -> bool {
+    let bytes = chunk.dictionary_page_offset().map(|start| chunk.data_page_offset().saturating_sub(start));
+    let refers =
+        |mask: &EncodingMask| mask.is_only(Encoding::RLE_DICTIONARY) || mask.is_only(Encoding::PLAIN_DICTIONARY);
+    bytes.is_some_and(|bytes| bytes <= DICTIONARY_BYTES_MAX) && chunk.page_encoding_stats_mask().is_some_and(refers)
 }
 
 impl SegmentReader {
@@ -87,6 +124,9 @@ impl SegmentReader {
         let json = value(KEY_SCHEMA).ok_or_else(|| bad(footer_at, format!("footer: no key {KEY_SCHEMA}")))?;
         let schema: Schema =
             serde_json::from_str(&json).map_err(|e| bad(footer_at, format!("footer: {KEY_SCHEMA}: {e}")))?;
+        let filters = value(KEY_FILTERS).map(|places| FilterPlaces::parse(&places, data_end)).transpose();
+        let filters = filters.map_err(|message| bad(footer_at, format!("footer: {KEY_FILTERS}: {message}")))?;
+        let filters = filters.unwrap_or_default();
         let rows = u64::try_from(metadata.file_metadata().num_rows()).unwrap_or(0);
         if rows != directory.row_count() {
             let message = format!("directory: {} rows, the footer says {rows}", directory.row_count());
@@ -102,7 +142,17 @@ impl SegmentReader {
         footer_checks::check(&metadata, rows, data_end)
             .map_err(|message| bad(footer_at, format!("footer: {message}")))?;
         let metadata = asserted(|| arrow_metadata(metadata)).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
-        let inner = Inner { name: name.to_owned(), file, metadata, directory, schema, data_end, checksum };
+        let inner = Inner {
+            name: name.to_owned(),
+            file,
+            metadata,
+            directory,
+            schema,
+            filters,
+            data_end,
+            checksum,
+            few_texts: OnceLock::new(),
+        };
         Ok(SegmentReader(Arc::new(inner), None))
     }
 
@@ -115,15 +165,115 @@ impl SegmentReader {
     /// The approximate bytes of a row of some columns in the cache; other columns are not cached.
     #[must_use]
     pub fn cached_row_bytes<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> u64 {
+        columns.into_iter().filter_map(|name| self.cached_width(name)).map(|width| width as u64).sum()
+    }
+
+    /// The bytes of a value of a column in the cache; `None` if the column is not cached. Cached are columns of values of one width, so
+    /// that the size of a block is bounded, and text columns, other than the meta, with few different values.
+    fn cached_width(&self, column: &str) -> Option<usize> {
         let schema = self.0.metadata.schema();
-        let width = |name| schema.field_with_name(name).ok()?.data_type().primitive_width();
-        columns.into_iter().filter_map(width).map(|width| width as u64).sum()
+        let (at, field) = schema.column_with_name(column)?;
+        match field.data_type() {
+            DataType::Utf8View if self.schema().meta.as_deref() != Some(column) => {
+                self.0.few_texts().contains(&at).then_some(size_of::<u128>())
+            }
+            ty => ty.primitive_width(),
+        }
     }
 
     /// The same segment without the cache, for readers that read everything once.
     #[must_use]
     pub fn without_cache(self) -> SegmentReader {
         SegmentReader(self.0, None)
+    }
+
+    /// Whether reading it means to wait for another machine.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.0.file.is_remote()
+    }
+
+    /// Bytes of the n-gram filters of the columns in which conditions look for texts.
+    #[must_use]
+    pub fn filter_bytes(&self, conditions: &[TextCondition]) -> u64 {
+        self.filters_of(conditions).map(|(_, place)| place.length).sum()
+    }
+
+    /// The filters, with their numbers, of the columns in which conditions look for texts.
+    fn filters_of<'s>(&'s self, conditions: &[TextCondition]) -> impl Iterator<Item = (usize, &'s FilterPlace)> {
+        let columns: Vec<&str> = ngrams::filtered_columns(conditions).collect();
+        let is_asked = |place: &&FilterPlace| columns.contains(&place.column.as_str());
+        let asked: Vec<_> = self.0.filters.iter().enumerate().filter(|(_, place)| is_asked(place)).collect();
+        asked.into_iter()
+    }
+
+    /// Removes the rows from lists of ranges (each sorted and disjoint) that cannot meet all conditions, as far as n-gram filters tell. A
+    /// filter that is not in the cache is not read if it has more bytes than the blocks of its column with these rows; with `keep`, one that
+    /// is read goes into the cache.
+    ///
+    /// # Errors
+    /// Damage in a filter.
+    pub fn retain_matching(
+        &self,
+        lists: &mut [&mut Vec<Range<u64>>],
+        conditions: &[TextCondition],
+        keep: bool,
+    ) -> Result<(), SegmentError> {
+        lists.iter().try_for_each(|ranges| self.check_ranges(ranges))?;
+        let asked: u64 = lists.iter().map(|ranges| ngrams::blocks_of(ranges)).sum();
+        let mut bytes = Vec::new();
+        for (at, place) in self.filters_of(conditions) {
+            let is_worth_it =
+                || asked.saturating_mul(self.bytes_of(&place.column)) >= place.length.saturating_mul(self.blocks());
+            match self.cached_filter(at) {
+                Some(filter) => bytes.push((place, filter)),
+                None if is_worth_it() => bytes.push((place, self.filter(at, place, keep)?)),
+                None => {}
+            }
+        }
+        let filters =
+            bytes.iter().map(|(place, bytes)| Ok((place.column.as_str(), self.parsed(place, bytes.values())?)));
+        let filters = filters.collect::<Result<Vec<_>, SegmentError>>()?;
+        if !filters.is_empty() {
+            let check = BlockCheck::new(filters, conditions);
+            lists.iter_mut().for_each(|ranges| **ranges = ngrams::retained(ranges, |block| check.may_match(block)));
+        }
+        Ok(())
+    }
+
+    /// Blocks of rows of a filter.
+    fn blocks(&self) -> u64 {
+        self.directory().row_count().div_ceil(ngrams::BLOCK_ROWS)
+    }
+
+    /// The compressed bytes of a top-level column without members.
+    fn bytes_of(&self, column: &str) -> u64 {
+        let groups = self.parquet_metadata().row_groups().iter();
+        let leaves = groups.flat_map(RowGroupMetaData::columns);
+        let leaves = leaves.filter(|leaf| matches!(leaf.column_path().parts(), [name] if name == column));
+        leaves.map(|leaf| u64::try_from(leaf.compressed_size()).unwrap_or(0)).fold(0, u64::saturating_add)
+    }
+
+    fn parsed<'b>(&self, place: &FilterPlace, bytes: &'b [u8]) -> Result<Filter<'b>, SegmentError> {
+        let of_column = |message| format!("the filter of column '{}': {message}", place.column);
+        Filter::new(bytes, self.blocks())
+            .map_err(|message| SegmentError::new(self.name(), place.offset, of_column(message)))
+    }
+
+    /// The bytes of a filter, if they are cached.
+    fn cached_filter(&self, at: usize) -> Option<UInt8Array> {
+        let (cache, segment) = self.1.as_ref()?;
+        let cached = cache.get(std::iter::once((*segment, FILTERS + at, 0))).pop().flatten()?;
+        cached.as_primitive_opt::<UInt8Type>().cloned()
+    }
+
+    /// Reads the bytes of a filter; the cache keeps them if asked to.
+    fn filter(&self, at: usize, place: &FilterPlace, keep: bool) -> Result<UInt8Array, SegmentError> {
+        let bytes = UInt8Array::new(Buffer::from(self.0.read(place.offset, to_usize(place.length))?).into(), None);
+        if let Some((cache, segment)) = self.1.as_ref().filter(|_| keep) {
+            cache.put((*segment, FILTERS + at, 0), Arc::new(bytes.clone()));
+        }
+        Ok(bytes)
     }
 
     /// The name that it was opened by.
@@ -392,6 +542,32 @@ impl SegmentReader {
         let builder = builder.with_projection(mask).with_row_groups(groups).with_row_selection(selection);
         asserted(|| builder.with_batch_size(batch_rows.max(1)).build())
             .map_err(|e| failed.get().cloned().unwrap_or_else(|| SegmentError::new(&inner.name, 0, e.to_string())))
+    }
+
+    /// Reads every text of the columns that have an n-gram filter, and checks that the filter does not exclude it.
+    ///
+    /// # Errors
+    /// At the first text that it excludes, and for other damage.
+    pub fn verify_filters(&self) -> Result<(), SegmentError> {
+        for (at, place) in self.0.filters.iter().enumerate() {
+            let bytes = self.cached_filter(at).map_or_else(|| self.filter(at, place, false), Ok)?;
+            let filter = self.parsed(place, bytes.values())?;
+            let all = 0..self.directory().row_count();
+            let columns = std::slice::from_ref(&place.column);
+            let mut row = 0;
+            for batch in self.read_stored(columns, std::slice::from_ref(&all), to_usize(ngrams::BLOCK_ROWS))? {
+                let batch = batch?;
+                let texts = batch.column(0).as_string_view_opt().into_iter().flatten();
+                for (row, text) in (row..).zip(texts) {
+                    if text.is_some_and(|text| !filter.has(to_usize(row / ngrams::BLOCK_ROWS), text)) {
+                        let message = format!("the filter of column '{}' excludes the text of row {row}", place.column);
+                        return Err(SegmentError::new(self.name(), place.offset, message));
+                    }
+                }
+                row += batch.num_rows() as u64;
+            }
+        }
+        Ok(())
     }
 
     /// Reads every byte of data and compares it with its checksum.

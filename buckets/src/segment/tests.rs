@@ -276,6 +276,41 @@ fn rows_are_taken_exactly_across_row_groups_and_pages() {
     assert_eq!(crate::ints_at(last.column(0), "r"), [noise(299_998), noise(299_999)]);
 }
 
+#[test]
+fn text_columns_with_few_values_are_cached() {
+    let doc = |i: i64| {
+        object(&[
+            ("t", date(i)),
+            ("m", Value::from(if i < 9_000 { "a" } else { "b" })),
+            (
+                "level",
+                if i % 7 == 0 {
+                    Value::Null
+                } else {
+                    Value::from(["error", "a long name of a level"][(i % 2) as usize])
+                },
+            ),
+            ("line", Value::from(format!("{i} of many lines, all of which are different").as_str())),
+        ])
+    };
+    let accepted = accept(&(0..20_000).map(doc).collect::<Vec<_>>(), &schema());
+    let (segment, schema) = seal(&[(accepted.batch, accepted.schema)], 3_600);
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    let reader = open(&segment.bytes).unwrap().with_cache(&cache);
+    assert_eq!(["t", "m", "level", "line"].map(|column| reader.cached_row_bytes([column])), [8, 0, 16, 0]);
+    let columns = ["level", "line", "m"].map(str::to_owned);
+    let ranges = [5..17, 8_190..8_200, 19_000..20_000];
+    let plain: Vec<String> = {
+        let batches = open(&segment.bytes).unwrap().read(&columns, &schema, &ranges, 100).unwrap();
+        batches.flat_map(|batch| rows(&batch.unwrap())).collect()
+    };
+    for _ in 0..2 {
+        let batches = reader.read(&columns, &schema, &ranges, 100).unwrap();
+        assert_eq!(batches.flat_map(|batch| rows(&batch.unwrap())).collect::<Vec<_>>(), plain);
+        assert!(cache.get([0, 1, 2].map(|block| (0, 2, block)).into_iter()).iter().all(Option::is_some));
+    }
+}
+
 /// Without a cache, with an empty one, and with one in which all is that was read before.
 fn three_ways(reader: &SegmentReader) -> [SegmentReader; 3] {
     let cached = reader.clone().with_cache(&Arc::new(BlockCache::new(64 << 20)));

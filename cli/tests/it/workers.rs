@@ -308,6 +308,52 @@ pub(crate) fn addresses(workers: &[Worker]) -> String {
 pub(crate) const NOW: &str = "2033-02-20T12:00:00Z";
 
 #[test]
+fn texts_are_found_in_copies_and_archives_with_workers_and_without() {
+    let shipped = Shipped::new();
+    shipped.sql("CREATE COLLECTION logs WITH (timeField = 'time', metaField = 'host')");
+    shipped.sql(
+        "INSERT INTO logs (host, time, trace, message)
+         SELECT 'h' || (value % 3), to_timestamp_seconds(1451606400 + value), lpad(to_hex(value * 2654435761 % 4294967296), 8, '0'),
+             'request ' || (value % 7) || ' served, id=' || lpad(to_hex(value * 40503 % 4294967296), 8, '0')
+             || lpad(to_hex(value * 2654435761 % 4294967296), 8, '0')
+         FROM generate_series(0, 29999)",
+    );
+    shipped.sql("FLUSH");
+    let parts = [(0, 10_000), (10_000, 20_000), (20_000, 30_000)].map(|(from, to)| {
+        let time = |seconds: u64| format!("to_timestamp_seconds({})", 1_451_606_400 + seconds);
+        format!("time >= {} AND time < {}", time(from), time(to))
+    });
+    shipped.archive("old", "logs", "host, time, trace, message", &parts);
+    shipped.ship();
+    let mut statements = Vec::new();
+    for from in ["logs", "archived('old')"] {
+        for line in [7_u64, 15_003, 29_998, 40_000] {
+            let (trace, other) = (line * 2_654_435_761 % 4_294_967_296, line * 40_503 % 4_294_967_296);
+            for condition in [
+                format!("message LIKE '%id={other:08x}{trace:08x}'"),
+                format!("trace = '{trace:08x}'"),
+                format!("trace = '{trace:08x}' OR message LIKE '%{other:08x}%'"),
+            ] {
+                statements.push(format!("SELECT time, host, trace FROM {from} WHERE {condition} ORDER BY time"));
+                // The same without a column that could have a filter.
+                let condition = condition.replace("message", "(message || '')").replace("trace =", "(trace || '') =");
+                statements.push(format!("SELECT time, host, trace FROM {from} WHERE {condition} ORDER BY time"));
+            }
+        }
+    }
+    let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
+    let alone = shipped.ask(&statements, NOW, &[]).unwrap();
+    for (pair, rows) in statements.chunks(2).zip(alone.chunks(2)) {
+        assert_eq!(rows[0], rows[1], "{}", pair[0]);
+    }
+    assert_eq!(alone.iter().filter(|rows| rows.len() == 1).count(), 2 * 2 * 3 * 3);
+    let allowed = ["--allow", shipped.url.as_str()];
+    let workers: Vec<Worker> = (0..2).map(|_| Worker::start(shipped.path(), &allowed)).collect();
+    let named = addresses(&workers);
+    assert_eq!(shipped.ask(&statements, NOW, &["--workers", &named]).unwrap(), alone);
+}
+
+#[test]
 fn three_workers_answer_what_one_process_does() {
     check_three_workers(&Shipped::with_everything(Shipped::new()));
 }

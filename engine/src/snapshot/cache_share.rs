@@ -12,6 +12,11 @@ impl CacheShare {
         CacheShare { left: if bytes <= room { bytes } else { room / 2 } }
     }
 
+    /// Half of a cache that has room for `room` bytes, for a read of unknown size.
+    pub(super) fn of_half(room: u64) -> CacheShare {
+        CacheShare { left: room / 2 }
+    }
+
     /// Whether the next part of the read, which has `bytes` bytes, goes through the cache.
     pub(super) fn takes(&mut self, bytes: u64) -> bool {
         let takes = bytes <= self.left;

@@ -73,7 +73,7 @@ struct Sealed<'a> {
 impl CollectionSnapshot {
     /// The newest visible measurement of every meta that `request` selects, sorted by meta, with the columns of
     /// [`ScanRequest::projection`]. If several share the newest time, which one is returned is unspecified. Bounds of fields
-    /// are ignored.
+    /// and conditions on texts are ignored.
     ///
     /// # Errors
     /// [`ebbtide_ttl::Code::BadValue`] for a column that does not exist; damage in a segment.

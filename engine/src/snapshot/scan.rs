@@ -3,6 +3,7 @@
 mod first_rows;
 mod request;
 pub(super) mod selection;
+mod texts;
 
 pub use first_rows::FirstRows;
 pub use request::{FieldBound, MetaFilter, ScanReport, ScanRequest};
@@ -22,6 +23,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use texts::{RowsByFilter, SelectedRows, TextFilters, count};
 
 /// Rows of a batch of a scan.
 const BATCH_ROWS: usize = 8192;
@@ -61,7 +63,7 @@ impl ScanUnit {
         schema: &Arc<Schema>,
     ) -> ScanUnit {
         ScanUnit {
-            rows: ranges.iter().map(|range| range.end - range.start).sum(),
+            rows: count(&ranges),
             exact: true,
             bytes: 0,
             cached: false,
@@ -175,6 +177,8 @@ impl CollectionSnapshot {
         let mut units = Vec::new();
         let first = self.first_buckets(request)?;
         let (mut skipped, mut unread) = (0, 0);
+        let mut filters = (!request.texts.is_empty()).then(|| TextFilters::new(&request.texts));
+        let mut waiting = Vec::new();
         for segment in self.state.segments.values() {
             if let Some((reader, mut selected)) = selector.select(segment)? {
                 let before = selected.len();
@@ -183,9 +187,14 @@ impl CollectionSnapshot {
                 }
                 skipped += before - selected.len();
                 unread += u64::from(before > 0 && selected.is_empty());
-                units.extend(units_of(segment, &reader, &selected, &columns, schema));
+                let rows = live_rows(segment, &reader, &selected);
+                waiting.push(SelectedRows { segment: segment.clone(), reader, rows });
+                if filters.as_ref().is_none_or(|filters| filters.are_enough(&waiting)) {
+                    units.extend(units_of(&mut waiting, filters.as_mut(), &columns, schema)?);
+                }
             }
         }
+        units.extend(units_of(&mut waiting, filters.as_mut(), &columns, schema)?);
         for chunk in self.state.memtable.chunks() {
             let mut selected = selector.select_open(chunk)?;
             let before = selected.len();
@@ -203,6 +212,7 @@ impl CollectionSnapshot {
         report.buckets -= skipped as u64;
         report.buckets_pruned += skipped as u64;
         report.segments -= unread;
+        report.rows_pruned = filters.map_or(0, |filters| filters.rows_pruned);
         Ok((units, report))
     }
 
@@ -262,39 +272,48 @@ fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, columns: &Arc<Vec<String>>,
     }
 }
 
-/// The units for the selected rows of a segment.
-fn units_of(
-    segment: &Arc<Segment>,
-    reader: &SegmentReader,
-    selected: &[SelectedBucket],
-    columns: &Arc<Vec<String>>,
-    schema: &Arc<Schema>,
-) -> Vec<ScanUnit> {
-    // Rows with the same filter are read together; there are rarely more filters than rules.
+/// The rows of selected buckets that are not deleted. Rows with the same filter are read together; there are rarely more
+/// filters than rules.
+fn live_rows(segment: &Segment, reader: &SegmentReader, selected: &[SelectedBucket]) -> RowsByFilter {
     let mut parts: HashMap<Option<RowFilter>, Vec<Range<u64>>> = HashMap::new();
     for bucket in selected {
         let ranges = parts.entry(bucket.filter).or_default();
         segment.push_live(ranges, reader, bucket.ordinal);
     }
-    let row_bytes = reader.cached_row_bytes(columns.iter().map(String::as_str));
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_by_key(|(filter, _)| *filter);
+    parts
+}
+
+/// The units for the selected rows of segments, but for those that do not contain the texts that are looked for.
+fn units_of(
+    waiting: &mut Vec<SelectedRows>,
+    filters: Option<&mut TextFilters<'_>>,
+    columns: &Arc<Vec<String>>,
+    schema: &Arc<Schema>,
+) -> Result<Vec<ScanUnit>> {
+    if let Some(filters) = filters {
+        filters.apply(waiting)?;
+    }
     let mut units = Vec::new();
-    for (filter, ranges) in parts {
-        for ranges in cut(ranges) {
-            units.push(ScanUnit {
-                rows: ranges.iter().map(|r| r.end - r.start).sum(),
-                exact: filter.is_none(),
-                bytes: ranges.iter().map(|r| (r.end - r.start).saturating_mul(row_bytes)).sum(),
-                cached: true,
-                source: Source::Sealed { segment: segment.clone(), ranges, filter },
-                hidden: Arc::default(),
-                columns: columns.clone(),
-                schema: schema.clone(),
-            });
+    for SelectedRows { segment, reader, rows } in waiting.drain(..) {
+        let row_bytes = reader.cached_row_bytes(columns.iter().map(String::as_str));
+        for (filter, ranges) in rows {
+            for ranges in cut(ranges) {
+                units.push(ScanUnit {
+                    rows: count(&ranges),
+                    exact: filter.is_none(),
+                    bytes: count(&ranges).saturating_mul(row_bytes),
+                    cached: true,
+                    source: Source::Sealed { segment: segment.clone(), ranges, filter },
+                    hidden: Arc::default(),
+                    columns: columns.clone(),
+                    schema: schema.clone(),
+                });
+            }
         }
     }
-    units
+    Ok(units)
 }
 
 /// Decides which units go through the cache of columns.

@@ -15,6 +15,7 @@ mod ladder;
 mod machine;
 mod reading;
 mod retention;
+mod texts;
 mod watched;
 mod write_batches;
 mod writing;

@@ -39,7 +39,8 @@ pub(crate) async fn plan(
     mut state: SessionState,
 ) -> Result<ExecutablePlan> {
     // The engine's own aggregates need all segments in one place.
-    state.config_mut().options_mut().extensions.insert(EbbtideOptions::without_fast_paths());
+    let options = EbbtideOptions::without_fast_paths(state.config_options());
+    state.config_mut().options_mut().extensions.insert(options);
     let is_analyze = matches!(plan, LogicalPlan::Analyze(_));
     if let LogicalPlan::Explain(explain) = &plan {
         let optimized = state.optimize(&explain.plan)?;

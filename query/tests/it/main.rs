@@ -18,4 +18,5 @@ mod several;
 mod sorted_runs;
 mod sql;
 mod support;
+mod texts;
 mod wrong_answers;

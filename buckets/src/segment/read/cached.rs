@@ -15,6 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Rows per block: those of a page, which is the smallest unit of decoding.
 const BLOCK_ROWS: u64 = 8192;
+/// A block of texts with more bytes is not cached: each one counts with the whole dictionary that it refers to.
+const BLOCK_BYTES_MAX: usize = 2 * size_of::<u128>() * to_usize(BLOCK_ROWS);
 /// Maximum number of blocks per portion, which is what is held of each column at a time.
 const PORTION_BLOCKS: u64 = 16;
 /// The column of metas is read from the file, rather than built from the directory, if there are fewer rows per meta than this and
@@ -96,7 +98,7 @@ impl CachedBatches {
         let mut paged = Vec::new();
         let mut columns = Vec::with_capacity(self.present.len());
         for (name, ty) in &self.present {
-            columns.push(match (self.is_fixed(name), &metas) {
+            columns.push(match (self.is_cached(name), &metas) {
                 (true, _) => Source::Blocks(of_blocks.next().unwrap_or_default()),
                 (false, Some((keys, rows))) if self.is_meta(name) => Source::Metas(keys.clone(), rows.clone()),
                 (false, _) => {
@@ -116,15 +118,14 @@ impl CachedBatches {
         self.reader.schema().meta.as_deref() == Some(name)
     }
 
-    /// Whether a column is cached in blocks: all of its values have the same width, so that the size of a block is bounded.
-    fn is_fixed(&self, name: &str) -> bool {
-        let schema = self.reader.0.metadata.schema();
-        schema.field_with_name(name).is_ok_and(|field| field.data_type().is_primitive())
+    /// Whether a column is cached in blocks.
+    fn is_cached(&self, name: &str) -> bool {
+        self.reader.cached_width(name).is_some()
     }
 
     /// The metas of rows, and for each row which one it has; `None` if there are so many that reading them is faster.
     fn metas(&self, ranges: &[Range<u64>]) -> Option<(ArrayRef, UInt32Array)> {
-        let (_, ty) = self.present.iter().find(|(name, _)| self.is_meta(name) && !self.is_fixed(name))?;
+        let (_, ty) = self.present.iter().find(|(name, _)| self.is_meta(name) && !self.is_cached(name))?;
         let directory = self.reader.directory();
         let rows_max: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let mut metas: Vec<usize> = Vec::new();
@@ -152,31 +153,33 @@ impl CachedBatches {
     /// The given blocks of each column that is cached, from the cache or newly decoded.
     fn blocks(&self, blocks: &[u64]) -> Result<Vec<Vec<ArrayRef>>, SegmentError> {
         let Some((cache, segment)) = &self.reader.1 else { return Ok(Vec::new()) };
-        let fixed: Vec<_> = self.present.iter().filter(|(name, _)| self.is_fixed(name)).cloned().collect();
+        let cached: Vec<_> = self.present.iter().filter(|(name, _)| self.is_cached(name)).cloned().collect();
         let number = |name: &str| self.reader.0.metadata.schema().index_of(name).unwrap_or(usize::MAX);
-        let numbers: Vec<usize> = fixed.iter().map(|(name, _)| number(name)).collect();
+        let numbers: Vec<usize> = cached.iter().map(|(name, _)| number(name)).collect();
         let keys = numbers.iter().flat_map(|column| blocks.iter().map(|block| (*segment, *column, *block)));
         let mut found = cache.get(keys);
         let lacks_column =
             |column: usize| found.iter().skip(column * blocks.len()).take(blocks.len()).any(Option::is_none);
-        let columns: Vec<usize> = (0..fixed.len()).filter(|column| lacks_column(*column)).collect();
+        let columns: Vec<usize> = (0..cached.len()).filter(|column| lacks_column(*column)).collect();
         let lacks_block = |block: usize| found.iter().skip(block).step_by(blocks.len()).any(Option::is_none);
         let missing: Vec<usize> = (0..blocks.len()).filter(|block| lacks_block(*block)).collect();
         let ranges: Vec<Range<u64>> = missing.iter().map(|at| self.rows_of(blocks[*at])).collect();
         for columns in columns.chunks(COLUMNS_AT_ONCE) {
-            let wanted: Columns = columns.iter().map(|column| fixed[*column].clone()).collect();
+            let wanted: Columns = columns.iter().map(|column| cached[*column].clone()).collect();
             let mut pages = self.reader.reader(&wanted, &ranges, to_usize(BLOCK_ROWS), &self.failed)?;
             for (block, range) in missing.iter().zip(&ranges) {
                 let batch = self.next_of(&mut pages, range.end - range.start)?;
                 for (column, (name, _)) in columns.iter().zip(&wanted) {
                     let decoded = named(&batch, name).map_err(|e| self.failure(&e))?;
-                    cache.put((*segment, numbers[*column], blocks[*block]), decoded.clone());
+                    if decoded.get_array_memory_size() <= BLOCK_BYTES_MAX {
+                        cache.put((*segment, numbers[*column], blocks[*block]), decoded.clone());
+                    }
                     found[column * blocks.len() + block] = Some(decoded);
                 }
             }
         }
         let mut found = found.into_iter().flatten();
-        Ok((0..fixed.len()).map(|_| found.by_ref().take(blocks.len()).collect()).collect())
+        Ok((0..cached.len()).map(|_| found.by_ref().take(blocks.len()).collect()).collect())
     }
 
     fn rows_of(&self, block: u64) -> Range<u64> {

@@ -4,6 +4,7 @@ use super::first_rows::FirstRows;
 use crate::snapshot::time_range::TimeRange;
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::error::ArrowError;
+use ebbtide_buckets::TextCondition;
 use ebbtide_ttl::Value;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct ScanRequest {
     pub meta: Option<Arc<dyn MetaFilter>>,
     /// Bounds of numeric fields, used only to skip buckets.
     pub bounds: Vec<FieldBound>,
+    /// Conditions on texts, used only to skip blocks without a matching row, according to the n-gram filters of segments.
+    pub texts: Vec<TextCondition>,
     /// The first rows of an order, if only these are needed: buckets that contain none of them are skipped. Rows are neither sorted
     /// nor filtered.
     pub first: Option<FirstRows>,
@@ -63,6 +66,8 @@ pub struct ScanReport {
     pub buckets: u64,
     /// Buckets skipped by time, meta, bounds or an order.
     pub buckets_pruned: u64,
+    /// Rows of segments, in the buckets counted as read, that are skipped by n-gram filters.
+    pub rows_pruned: u64,
     /// Buckets hidden as a whole because they are expired.
     pub buckets_hidden: u64,
     /// Rows of those buckets, and expired rows of open buckets with visible ones. [`crate::ScanUnit::rows_hidden`] counts those of
