@@ -2,7 +2,6 @@
 
 use crate::support::{World, both, counted, time};
 use ebbtide_query::{Session, SessionSettings};
-use serde_json::Value;
 
 /// Log lines of three hosts, 60,000 in segments and 300 in memory. Each has an id of sixteen digits that occurs once; some have no message,
 /// some are deleted, and one host's oldest have expired.
@@ -190,7 +189,7 @@ fn delete_removes_the_lines_that_contain_a_text_and_expired_ones_stay_hidden() {
     let at = |now: &str| {
         let settings = SessionSettings { now: Some(time(now)), ..SessionSettings::default() };
         let session = Session::with_settings(world.database.clone(), &settings).unwrap();
-        world.block_on(session.rows_as_json(&of_h1)).unwrap()[0]["n"] == Value::from(1)
+        world.block_on(session.rows_as_json(&of_h1)).unwrap()[0]["n"] == 1
     };
     assert!(at("2024-01-10T11:00:00Z"));
     assert!(!at("2024-01-10T11:30:00Z"));

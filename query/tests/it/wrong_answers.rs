@@ -176,7 +176,10 @@ fn subqueries_over_two_calls_of_a_table_function_are_two() {
                  (SELECT count(*) FROM LATERAL generate_series(a => 1, b => 5)) AS w",
             "[{\"v\":3,\"w\":5}]",
         ),
-        ("SELECT count(*) AS v FROM a CROSS JOIN LATERAL latest(s) AS l WHERE a.s = 'none'", "table"),
+        (
+            "SELECT count(*) AS v FROM a CROSS JOIN LATERAL latest(s) AS l WHERE a.s = 'none'",
+            "collection 's' does not exist",
+        ),
     ] {
         match world.try_rows(sql) {
             Ok(rows) => assert_eq!(serde_json::Value::Array(rows).to_string(), expected, "{sql}"),
