@@ -65,6 +65,43 @@ async fn a_find_over_measurements_says_what_it_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_find_of_a_text_skips_rows_that_cannot_contain_it() {
+    let mut wire = Wire::start().await;
+    wire.run(&rawdoc! { "create": "c", "timeseries": { "timeField": "t", "metaField": "m" } }).await;
+    let trace = |i: i64| format!("{:016x}", (i + 1).cast_unsigned().wrapping_mul(0xBF58_476D_1CE4_E5B9));
+    for from in (0..20_000_i64).step_by(5_000) {
+        let documents: RawArrayBuf = (from..from + 5_000)
+            .map(|i| rawdoc! { "t": DateTime::from_millis(BEGIN + i), "m": "a", "trace": trace(i), "n": i })
+            .collect();
+        wire.run(&rawdoc! { "insert": "c", "documents": documents }).await;
+    }
+    wire.run(&rawdoc! { "compact": "c" }).await;
+    for (filter, found, skips) in [
+        (rawdoc! { "trace": trace(10_000) }, vec![10_000], true),
+        (rawdoc! { "trace": { "$in": [trace(1), trace(19_999), 7_i32] } }, vec![1, 19_999], true),
+        (rawdoc! { "trace": "a text that is nowhere" }, vec![], true),
+        (rawdoc! { "trace": { "$gte": trace(10_000), "$lte": trace(10_000) } }, vec![10_000], false),
+        (rawdoc! { "$or": [{ "trace": trace(10_000) }, { "n": 3_i32 }] }, vec![3, 10_000], false),
+    ] {
+        for find in [
+            rawdoc! { "find": "c", "filter": filter.clone(), "sort": { "t": 1_i32 } },
+            rawdoc! { "find": "c", "filter": filter.clone(), "limit": 5_i32 },
+        ] {
+            let reply = wire.run(&find).await;
+            let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+            let numbers: Vec<i32> =
+                batch.into_iter().map(|one| one.unwrap().as_document().unwrap().get_i32("n").unwrap()).collect();
+            assert_eq!(numbers, found, "{find:?}");
+        }
+        let find = rawdoc! { "find": "c", "filter": filter };
+        let reply = wire.run(&rawdoc! { "explain": find, "verbosity": "executionStats" }).await;
+        let stage = stats(&reply).get_document("executionStages").unwrap();
+        assert_eq!(stage.get("rowsSkippedByText").unwrap().is_some(), skips, "{stage:?}");
+    }
+    wire.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_find_over_documents_names_its_index_and_a_hint_must_exist() {
     let mut wire = Wire::start().await;
     let documents: RawArrayBuf = (0..20).map(|i| rawdoc! { "_id": i, "a": i % 4 }).collect();

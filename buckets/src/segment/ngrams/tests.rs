@@ -248,7 +248,7 @@ fn a_filter_that_excludes_a_text_is_reported() {
     let reader = logs(1_000).1.with_cache(&cache);
     reader.verify_filters().unwrap();
     let bytes = to_usize(reader.filter_bytes(&[any_of(&[&["worker"]])]));
-    // Another part of as many bytes, of which one bit is set.
+    // A filter of the same size with a single bit set.
     let mut forged = vec![0; bytes];
     forged[..4].copy_from_slice(&to_number(bytes - 4).to_le_bytes());
     forged[4] = 1;

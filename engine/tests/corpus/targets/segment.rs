@@ -209,7 +209,7 @@ fn let_panics_be_caught() {
 
 fn read_all(bytes: Vec<u8>) {
     let Ok(reader) = SegmentReader::open(Arc::new(Bytes::from(bytes)), "fuzzed") else { return };
-    let _verified = reader.verify();
+    let _verified = (reader.verify(), reader.verify_filters());
     let directory = reader.directory();
     for bucket in 0..directory.bucket_count() {
         let meta = directory.meta_of(bucket);
