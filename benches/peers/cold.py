@@ -21,7 +21,7 @@ from pathlib import Path
 
 import duckdb
 
-from program import Done, Ebbtide, Report, agree, options, size
+from program import Done, Ebbtide, Report, agree, duckdb_program, options, size
 
 ROWS = 10_000_000
 BATCH = 10_000
@@ -80,7 +80,7 @@ def logs(folder):
 
 def main():
     parser = options(__doc__, runs=7)
-    parser.add_argument("--duckdb", default=os.path.join(os.path.dirname(sys.executable), "duckdb"), help="DuckDB's program")
+    parser.add_argument("--duckdb", default=duckdb_program(), help="DuckDB's program")
     args = parser.parse_args()
     version = Done([args.duckdb, "--version"]).out.split()[0].lstrip("v")
     other = f"DuckDB {version}, program"

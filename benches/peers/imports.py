@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from program import Done, Ebbtide, Report, agree, inmet, options, size
+from program import Done, Ebbtide, Report, agree, duckdb_program, inmet, options, size
 
 LIBRARY = """
 import sys, time, duckdb
@@ -34,7 +34,7 @@ print(time.perf_counter() - start[0], time.process_time() - start[1])
 
 def main():
     parser = options(__doc__)
-    parser.add_argument("--duckdb", default=os.path.join(os.path.dirname(sys.executable), "duckdb"), help="DuckDB's program")
+    parser.add_argument("--duckdb", default=duckdb_program(), help="DuckDB's program")
     args = parser.parse_args()
     version = Done([args.duckdb, "--version"]).out.split()[0].lstrip("v")
     library, program = f"DuckDB {duckdb.__version__}, library", f"DuckDB {version}, program"

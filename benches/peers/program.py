@@ -8,6 +8,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +18,11 @@ import pyarrow as pa
 
 WEATHER = Path(__file__).resolve().parents[3] / "shared" / "data" / "weather"
 REGIONS = ["inmet_2024_CO.csv.gz", "inmet_2024_N.csv.gz", "inmet_2024_S.csv.gz"]
+
+
+def duckdb_program():
+    """DuckDB's program in the package `duckdb-cli`. Its command `duckdb` is a script, whose time is mostly Python's start."""
+    return os.path.join(sysconfig.get_path("platlib"), "duckdb_cli", "duckdb")
 
 
 def options(about, runs=3):
