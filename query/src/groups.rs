@@ -16,6 +16,7 @@ mod tables;
 mod tests;
 
 pub(crate) use exec::GroupsExec;
+pub(crate) use keys::{KnownTexts, Layout, Rows, Texts};
 
 use crate::options::fast_paths;
 use datafusion::common::Result;

@@ -59,8 +59,10 @@ mod sorted_runs;
 mod sql;
 pub mod statement;
 pub mod system;
+mod text_patterns;
 pub mod text_table;
 mod timestamp_coercion;
+mod top_k_filter;
 mod views;
 mod words;
 #[cfg(feature = "workers")]

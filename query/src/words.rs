@@ -7,6 +7,7 @@ use crate::engine_aggregate::EngineAggregateExec;
 use crate::exec::BucketScanExec;
 use crate::groups::GroupsExec;
 use crate::sorted_runs::SortRunsExec;
+use crate::top_k_filter::TopKFilterExec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -95,6 +96,9 @@ fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
         return Some(format!(
             "sorts by {by}, whole runs of rows where they are stored so; rows beyond --memory go to disk"
         ));
+    }
+    if let Some(filter) = node.downcast_ref::<TopKFilterExec>() {
+        return Some(plain(&filter.words()));
     }
     let shown = displayable(node.as_ref()).one_line().to_string();
     let detail = shown.trim().split_once(": ").map(|(_, detail)| plain(detail)).unwrap_or_default();

@@ -20,7 +20,7 @@ const TEXT_BITS: u32 = 16;
 const TEXT_BYTES: usize = 160;
 
 /// A number of 64 or 128 bits.
-pub(super) trait Key: Copy + Eq + fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Key: Copy + Eq + fmt::Debug + Send + Sync + 'static {
     const BITS: u32;
     const ZERO: Self;
     const MAX: Self;
@@ -107,16 +107,16 @@ impl Form {
 
 /// The columns of a row, from the lowest bits on.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     columns: Vec<(Form, u32, DataType)>,
     bits: u32,
 }
 
 /// The rows of a batch.
-pub(super) struct Rows<K> {
-    pub(super) keys: Vec<K>,
+pub(crate) struct Rows<K> {
+    pub(crate) keys: Vec<K>,
     /// A bit for each column that is null. Empty if no column is.
-    pub(super) nulls: Vec<u8>,
+    pub(crate) nulls: Vec<u8>,
 }
 
 impl<K> Default for Rows<K> {
@@ -127,7 +127,7 @@ impl<K> Default for Rows<K> {
 
 impl Layout {
     /// For the first columns of a schema; `None` if a type is not supported, or if the columns need more than 128 bits together.
-    pub(super) fn of(schema: &SchemaRef, columns: usize) -> Option<Layout> {
+    pub(crate) fn of(schema: &SchemaRef, columns: usize) -> Option<Layout> {
         if columns == 0 || columns > MAX_COLUMNS {
             return None;
         }
@@ -152,7 +152,7 @@ impl Layout {
     }
 
     /// Converts rows to keys; `false` if there are too many different texts, or no memory for them.
-    pub(super) fn encode<K: Key>(
+    pub(crate) fn encode<K: Key>(
         &self,
         columns: &[ArrayRef],
         texts: &mut KnownTexts,
@@ -248,7 +248,7 @@ fn values<T: ArrowNativeType>(column: &ArrayRef) -> Result<ScalarBuffer<T>> {
 
 /// The texts of all threads and columns.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     numbered: Mutex<Numbered>,
     reservation: MemoryReservation,
     all: OnceLock<StringViewArray>,
@@ -261,7 +261,7 @@ struct Numbered {
 }
 
 impl Texts {
-    pub(super) fn new(reservation: MemoryReservation) -> Self {
+    pub(crate) fn new(reservation: MemoryReservation) -> Self {
         Texts { numbered: Mutex::default(), reservation, all: OnceLock::new() }
     }
 
@@ -281,6 +281,11 @@ impl Texts {
         Some((text, number))
     }
 
+    /// What the texts take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.reservation.size()
+    }
+
     /// All texts in the order of their numbers, once there are no more.
     pub(super) fn all(&self) -> &StringViewArray {
         self.all.get_or_init(|| {
@@ -292,13 +297,13 @@ impl Texts {
 
 /// The texts that one thread has met.
 #[derive(Debug)]
-pub(super) struct KnownTexts {
+pub(crate) struct KnownTexts {
     all: Arc<Texts>,
     numbers: HashMap<Arc<str>, u16>,
 }
 
 impl KnownTexts {
-    pub(super) fn new(all: Arc<Texts>) -> Self {
+    pub(crate) fn new(all: Arc<Texts>) -> Self {
         KnownTexts { all, numbers: HashMap::new() }
     }
 

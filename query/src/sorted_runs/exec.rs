@@ -3,6 +3,7 @@
 use super::runs::{Runs, SortedRuns};
 use crate::exec::BucketScanExec;
 use crate::leaf::streams_as_leaf;
+use crate::top_k_filter::TopKFilterExec;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -58,6 +59,7 @@ fn returns_runs(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let keeps_runs = plan.is::<RepartitionExec>()
         || plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>()
+        || plan.is::<TopKFilterExec>()
         || plan.is::<CooperativeExec>();
     match plan.children().as_slice() {
         [] => plan.is::<BucketScanExec>(),

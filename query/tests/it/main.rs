@@ -19,4 +19,5 @@ mod sorted_runs;
 mod sql;
 mod support;
 mod texts;
+mod top_k_filter;
 mod wrong_answers;

@@ -194,3 +194,43 @@ fn delete_removes_the_lines_that_contain_a_text_and_expired_ones_stay_hidden() {
     assert!(at("2024-01-10T11:00:00Z"));
     assert!(!at("2024-01-10T11:30:00Z"));
 }
+
+#[test]
+fn patterns_of_several_texts_match_as_regular_expressions_do() {
+    let world = World::at("2024-01-10T00:00:00Z");
+    world.rows("CREATE COLLECTION t WITH (timeField = 'time')");
+    let mut state = 1_u64;
+    let mut text = |parts: &[&str], count: u64| {
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        (0..next(count)).map(|_| parts[usize::try_from(next(parts.len() as u64)).unwrap()]).collect::<String>()
+    };
+    let rows: Vec<String> = (0..500)
+        .map(|row| {
+            let text = text(&["a", "b", "ab", "ba", "\n", "ä", "%", "_"], 9);
+            let cell = if row % 50 == 0 { "NULL".to_owned() } else { format!("'{text}'") };
+            format!("(to_timestamp_seconds({}), {row}, {cell})", 1_704_067_200 + row)
+        })
+        .collect();
+    world.rows(&format!("INSERT INTO t (time, id, x) VALUES {}", rows.join(", ")));
+    let mut found = 0;
+    let random = (0..60).map(|_| text(&["a", "b", "ab", "%", "%", "%", "ä", "\n", "_", "\\%"], 8));
+    let escaped = ["%a\\%%b%", "%\\%%\\_%", "%b%\\_%", "%a_%b%", "%%", "a%%b"].map(str::to_owned);
+    for pattern in random.chain(escaped).collect::<Vec<_>>() {
+        for condition in
+            [format!("x LIKE '{pattern}'"), format!("x NOT LIKE '{pattern}'"), format!("x ILIKE '{pattern}'")]
+        {
+            // Rows of short plans would not come this way.
+            let sql = format!("SELECT count(*) AS n, sum(id * id) AS ids FROM t WHERE {condition} OR id = 7");
+            let (fast, slow, _) = both(&world, &sql);
+            assert_eq!(fast, slow, "{condition:?}");
+            found += fast[0]["n"].as_i64().unwrap();
+        }
+    }
+    assert!(found > 20_000, "{found}");
+    let (fast, _, plan) = both(&world, "SELECT count(*) AS n FROM t WHERE x LIKE 'a%b%ä'");
+    assert!(plan.contains("x@0 LIKE a%b%ä"), "{plan}");
+    assert!(fast[0]["n"].as_i64() > Some(0), "{fast:?}");
+}
