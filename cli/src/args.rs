@@ -1,11 +1,11 @@
 //! The command line: commands, options, and their help.
 
 mod import;
-mod server;
+pub(crate) mod server;
 mod worker;
 
 pub(crate) use import::{Dst, ImportArgs, InputFormat};
-pub(crate) use server::{LogFormatName, RoleName, ServeArgs, UserAction, UserArgs};
+pub(crate) use server::{ServeArgs, UserArgs};
 pub(crate) use worker::WorkerArgs;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};

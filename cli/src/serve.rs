@@ -2,7 +2,8 @@
 
 mod sql;
 
-use crate::args::{Cli, LogFormatName, ServeArgs};
+use crate::args::server::LogFormatName;
+use crate::args::{Cli, ServeArgs};
 use crate::copies::ship_options;
 use crate::{Failure, files, filter, open, say};
 use ebbtide::{FileAccess, Following, ShipOptions, Shipping};

@@ -1,6 +1,7 @@
 //! `ebbtide user`.
 
-use crate::args::{Cli, RoleName, UserAction, UserArgs};
+use crate::args::server::{RoleName, UserAction};
+use crate::args::{Cli, UserArgs};
 use crate::serve::accounts_file;
 use crate::{Failure, files, human, say};
 use ebbtide_server::Role;
