@@ -21,7 +21,7 @@ use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
 pub use lookup::Foreign;
-pub use plan::{GroupPlan, WindowFigures};
+pub use plan::{FirstGroups, GroupPlan, WindowFigures};
 
 use densify::Densify;
 use group::{Group, Grouping};

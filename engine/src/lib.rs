@@ -134,7 +134,7 @@ pub use crate::settings::{
 pub use crate::snapshot::{
     Aggregate, AggregateGuard, AggregateRequest, Aggregated, Batches, BucketInfo, CollectionInfo, CollectionSnapshot,
     ExpiredUnit, ExpiryRow, FieldBound, FirstRows, HoldInfo, MetaFilter, MetaGroups, MetaPart, RollupRequest, RuleInfo,
-    RungInfo, ScanReport, ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange,
+    RungInfo, ScanReport, ScanRequest, ScanUnit, SegmentFiles, SegmentInfo, Snapshot, TimeRange, bins_at_end,
 };
 pub use crate::sweep::options::SweepOptions;
 pub use crate::sweep::{Operation, SweepReport};

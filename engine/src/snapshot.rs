@@ -30,7 +30,7 @@ pub use meta_part::MetaPart;
 pub use rollup::RollupRequest;
 pub use scan::{Batches, FieldBound, FirstRows, MetaFilter, ScanReport, ScanRequest, ScanUnit};
 pub use segment_files::SegmentFiles;
-pub use time_range::TimeRange;
+pub use time_range::{TimeRange, bins_at_end};
 
 use crate::archive::{ArchiveFetched, ArchivePlaces};
 use crate::batch_id::LastBatch;

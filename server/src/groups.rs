@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use bson::raw::{CString, RawBson, RawDocumentBuf};
 use ebbtide::buckets::{keys_of_column, time_values, value_at};
-use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups, TimeRange};
+use ebbtide::{Aggregate, AggregateGuard, AggregateRequest, CollectionSnapshot, MetaGroups, TimeRange, bins_at_end};
 use ebbtide_documents::{Figure, FigureValue, GroupPlan, WindowFigures};
 use ebbtide_ttl::Precision;
 use std::collections::HashMap;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Into how many parts of time a request is cut whose groups would take more memory than a command may at once.
 const PARTS_MAX: u64 = 8;
+/// How much further a search for the first groups looks if it has found too few.
+const FURTHER: i64 = 64;
 
 /// What a command may take.
 pub(crate) struct Limits<'a> {
@@ -155,6 +157,21 @@ pub(crate) fn grouped(
         meta_groups: plan.by_meta().then(|| Arc::new(ByKey(plan.clone())) as Arc<dyn MetaGroups>),
         width: plan.width_ms().map(|width| Precision::Ms.duration(width)),
     };
+    let width = request.width.and_then(|width| precision.units_in(width));
+    let mut bins = plan.first_groups().and_then(|first| i64::try_from(first.count).ok()?.checked_add(1));
+    while let (Some(first), Some(width), Some(count)) = (plan.first_groups(), width, bins) {
+        let range = bins_at_end((from, to), width, count, first.descending);
+        if range == (from, to) {
+            break;
+        }
+        let Some(parts) = in_parts(snapshot, &request, range, 1, &aggregates, limits, per_ms)? else { break };
+        // One more than is wanted: the end of the range may cut through the last one.
+        match plan.fold(&parts, limits.now_ms) {
+            Some(groups) if groups.len() as u64 > first.count => return Ok(Some(groups)),
+            Some(_) => bins = count.checked_mul(FURTHER),
+            None => break,
+        }
+    }
     // Groups of windows of time need not be in memory at once.
     let parts: &[u64] = if request.width.is_some() { &[1, PARTS_MAX] } else { &[1] };
     for parts in parts {

@@ -100,6 +100,7 @@ fn id(rng: &mut TestRng) -> RawBson {
         0 => RawBson::Null,
         1 | 2 => meta_part(rng),
         3 | 4 => date_part(rng),
+        5 if rng.random_range(0..2) == 0 => date_part(rng),
         5 => RawBson::String(one_of(rng, &["$text", "$ints", "$none"]).to_owned()),
         6 => RawBson::Document(rawdoc! { "part": date_part(rng), "meta": meta_part(rng), "one": 1 }),
         _ => {
@@ -174,7 +175,12 @@ fn pipeline(rng: &mut TestRng) -> Vec<RawDocumentBuf> {
     }
     stages.push(rawdoc! { "$group": group });
     // Without an order of their own groups come in any.
-    stages.push(rawdoc! { "$sort": { "_id": 1 } });
+    let direction = [1, 1, -1][rng.random_range(0..3)];
+    stages.push(rawdoc! { "$sort": { "_id": direction } });
+    if rng.random_range(0..2) == 0 {
+        let limit = [1, 2, 5, 40][rng.random_range(0..4)];
+        stages.push(rawdoc! { "$limit": limit });
+    }
     stages
 }
 
@@ -236,6 +242,34 @@ async fn groups_are_the_same_from_aggregates_and_from_documents() {
         }
     }
     let inhibit = rawdoc! { "$_internalInhibitOptimization": {} };
+    // The first bins, some of which are wider than the windows whose figures are asked for.
+    for unit in ["year", "quarter", "month", "week", "day", "hour", "minute"] {
+        for (direction, limit) in [(-1, 1), (-1, 3), (-1, 9), (1, 1), (1, 2), (1, 40)] {
+            let bin = rawdoc! { "$dateTrunc": { "date": "$t", "unit": unit } };
+            let stages = [
+                rawdoc! { "$match": { "m.site": { "$ne": "s2" } } },
+                rawdoc! { "$group": { "_id": bin, "n": { "$sum": 1 }, "most": { "$max": "$ints" } } },
+                rawdoc! { "$sort": { "_id": direction } },
+                rawdoc! { "$limit": limit },
+            ];
+            let fast: RawArrayBuf = stages.iter().cloned().collect();
+            let slow: RawArrayBuf = std::iter::once(inhibit.clone()).chain(stages).collect();
+            let (fast, slow) = (wire.aggregate("series", &fast).await, wire.aggregate("series", &slow).await);
+            assert_eq!(fast, slow, "{unit} {direction} {limit}");
+            assert!(fast.is_ok_and(|groups| !groups.is_empty()), "{unit}");
+        }
+    }
+    // A bin of what is no time need not rise with the time.
+    let hour_of_day =
+        rawdoc! { "$dateAdd": { "startDate": DateTime::from_millis(0), "unit": "hour", "amount": { "$hour": "$t" } } };
+    let stages = [
+        rawdoc! { "$group": { "_id": { "$dateTrunc": { "date": hour_of_day, "unit": "hour" } }, "n": { "$sum": 1 } } },
+        rawdoc! { "$sort": { "_id": 1 } },
+        rawdoc! { "$limit": 1 },
+    ];
+    let fast: RawArrayBuf = stages.iter().cloned().collect();
+    let slow: RawArrayBuf = std::iter::once(inhibit.clone()).chain(stages).collect();
+    assert_eq!(wire.aggregate("series", &fast).await, wire.aggregate("series", &slow).await);
     let mut errors = 0;
     for case in 0..cases {
         let stages = pipeline(&mut rng);

@@ -48,6 +48,16 @@ pub struct GroupPlan {
     since_ms: i64,
     /// The parts of the `_id` that depend on the meta.
     of_meta: Vec<Expression>,
+    first: Option<FirstGroups>,
+}
+
+/// The groups that a `$sort` by `_id` and a `$limit` keep of a `$group` whose `_id` rises with the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstGroups {
+    /// How many they are.
+    pub count: u64,
+    /// Whether they are those of the latest times.
+    pub descending: bool,
 }
 
 /// What a part of an `_id` depends on.
@@ -81,9 +91,7 @@ fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
             is_meta.then_some(Depends { on_meta: true, ..NOTHING })
         }
         Node::Call(operator, arguments) if is_date_operator(operator.name) => {
-            let is_time =
-                |node: &Node| matches!(node, Node::Path(Variable::Root, names) if names.len() == 1 && names[0] == time);
-            match date_width(operator.name, arguments, &is_time) {
+            match date_width(operator.name, arguments, &|node| is_field(node, time)) {
                 Some((width, since_ms)) => Some(Depends { on_meta: false, width_ms: Some(width), since_ms }),
                 None => of_children(node, time, meta),
             }
@@ -94,6 +102,19 @@ fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
 
 fn of_children(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
     node.children().into_iter().try_fold(NOTHING, |all, child| Some(all.and(depends(child, time, meta)?)))
+}
+
+/// Whether an `_id` is the time cut down, in UTC or at a fixed distance from it, so that it never falls while the time rises. In a
+/// named time zone it can fall, when clocks are set back.
+fn rises(node: &Node, time: &str) -> bool {
+    let Node::Call(operator, arguments) = node else { return false };
+    let width = date_width(operator.name, arguments, &|node| is_field(node, time));
+    operator.name == "$dateTrunc" && width.is_some_and(|(_, since_ms)| since_ms == i64::MIN)
+}
+
+/// Whether a node is a field of the document.
+fn is_field(node: &Node, name: &str) -> bool {
+    matches!(node, Node::Path(Variable::Root, names) if names.len() == 1 && names[0] == name)
 }
 
 /// The largest parts of a node that depend on the meta and not on the time.
@@ -152,8 +173,19 @@ impl Pipeline {
         }
         let mut of_meta = Vec::new();
         parts_of_meta(group.id.node(), time, meta, &mut of_meta);
+        let first = self.first_groups().filter(|_| rises(group.id.node(), time));
         let (time, meta) = (time.to_owned(), meta.map(str::to_owned));
-        Some(GroupPlan { group: group.clone(), time, meta, figures, width_ms, since_ms, of_meta })
+        Some(GroupPlan { group: group.clone(), time, meta, figures, width_ms, since_ms, of_meta, first })
+    }
+
+    /// What the second stage keeps of the first, if it is a sort by `_id` with a limit.
+    fn first_groups(&self) -> Option<FirstGroups> {
+        let Some(Stage::Sort(sort, Some(count))) = self.stages.get(1) else { return None };
+        let mut paths = sort.paths();
+        match (paths.next(), paths.next()) {
+            (Some((path, descending)), None) if path == "_id" => Some(FirstGroups { count: *count, descending }),
+            _ => None,
+        }
     }
 
     /// Whether it begins with a `$sort` by the time, perhaps by the meta before it, and a `$group` by what the meta has, which takes
@@ -210,6 +242,12 @@ impl GroupPlan {
     #[must_use]
     pub fn width_ms(&self) -> Option<i64> {
         self.width_ms
+    }
+
+    /// The groups that the next stages keep; `None` if they may need all.
+    #[must_use]
+    pub fn first_groups(&self) -> Option<FirstGroups> {
+        self.first
     }
 
     /// Whether figures are needed of each meta by itself.

@@ -65,25 +65,24 @@ impl DocumentsState {
     }
 
     /// The stored document with a key, expired or not.
+    ///
+    /// A key has at most one row that is not gone, and none if the memtable knows the key. So what the cache holds is the document
+    /// if this version has its row, in whatever version it was found, and the memtable need not be asked.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Found>> {
-        match self.memtable.get(key) {
-            Known::Document(stored) => Ok(Some((stored, None))),
-            Known::Removed => Ok(None),
-            Known::Nothing => self.get_from_segments(key),
-        }
-    }
-
-    /// A key has at most one row that is not gone. So what the cache holds is the document if this version has its row, in
-    /// whatever version it was found.
-    fn get_from_segments(&self, key: &[u8]) -> Result<Option<Found>> {
         let is_gone = |segment: &DocumentSegment, row: u32| {
             segment.deleted.contains(row) || self.memtable.is_superseded((segment.id(), row))
         };
         if let Some(FoundDocument { segment: id, row, document }) = self.cache.document(self.id, key)
             && self.segments.get(&id).is_some_and(|segment| !is_gone(segment, row))
         {
+            debug_assert_eq!(self.memtable.get(key), Known::Nothing, "a row was not marked as replaced");
             let StoredDocument { written, document } = document;
             return Ok(Some((Stored { written, document }, Some((id, row)))));
+        }
+        match self.memtable.get(key) {
+            Known::Document(stored) => return Ok(Some((stored, None))),
+            Known::Removed => return Ok(None),
+            Known::Nothing => {}
         }
         // New segments first: what was written lately is what is asked for.
         for segment in self.segments.values().rev() {

@@ -73,6 +73,27 @@ impl TimeRange {
     }
 }
 
+/// The part of a range of times that its first or last bins cover: bins of `width`, counted from 1970. All times are in one unit,
+/// and both ends of a range are in it. Bins without measurements count too.
+///
+/// ```
+/// assert_eq!(ebbtide::bins_at_end((7, 1234), 100, 3, true), (1000, 1234));
+/// assert_eq!(ebbtide::bins_at_end((7, 1234), 100, 3, false), (7, 299));
+/// assert_eq!(ebbtide::bins_at_end((7, 1234), 100, 64, true), (7, 1234));
+/// ```
+#[must_use]
+pub fn bins_at_end((first, last): (i64, i64), width: i64, bins: i64, descending: bool) -> (i64, i64) {
+    let begin = |time: i64| i128::from(time) - i128::from(time.rem_euclid(width));
+    let reach = i128::from(bins.max(1) - 1) * i128::from(width);
+    // What is beyond 64 bits is beyond the range.
+    if descending {
+        (i64::try_from(begin(last) - reach).map_or(first, |from| from.max(first)), last)
+    } else {
+        let end = begin(first) + reach + i128::from(width) - 1;
+        (first, i64::try_from(end).map_or(last, |to| to.min(last)))
+    }
+}
+
 impl From<Range<Timestamp>> for TimeRange {
     fn from(range: Range<Timestamp>) -> Self {
         TimeRange { first: Some(range.start), last: Some(Timestamp::from_nanos(range.end.nanos() - 1)) }

@@ -210,6 +210,52 @@ fn a_snapshot_keeps_seeing_what_it_saw() {
 }
 
 #[test]
+fn a_document_that_was_read_before_is_never_found_after_it_was_replaced_or_removed() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    let n = |id: i64| documents.get::<Document>(id).unwrap().map(|found| found.get_i64("n").unwrap());
+    documents.put_many(&(0..40).map(|id| numbered(id, 0)).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    let warm = || (0..40).map(n).collect::<Vec<_>>();
+    assert_eq!(warm(), [Some(0); 40]);
+    assert_eq!(warm(), [Some(0); 40]);
+    let before = db.snapshot();
+
+    documents.put(&numbered(1, 1)).unwrap();
+    documents.update(2, &doc! { "$inc": { "n": 2_i64 } }).unwrap();
+    documents.delete(3).unwrap();
+    documents.insert(&numbered(3, 3)).unwrap();
+    documents.delete(4).unwrap();
+    assert!(documents.insert(&numbered(5, 9)).is_err());
+    let expected = |id: i64| if id == 4 { None } else { Some(if id < 4 { id } else { 0 }) };
+    for step in ["in memory", "sealed", "compacted", "compacted again"] {
+        match step {
+            "sealed" => db.flush().unwrap(),
+            "compacted" | "compacted again" => drop(db.compact(None).unwrap()),
+            _ => {}
+        }
+        for id in (0..40).chain(0..6) {
+            assert_eq!(n(id), expected(id), "{step}, {id}");
+        }
+        assert_eq!(numbers(&db), (0..40).filter_map(|id| Some((id, expected(id)?))).collect(), "{step}");
+        // What an older snapshot finds must not be taken for what is there now.
+        assert_eq!(numbers_in(&before).unwrap(), all(0..40, 0), "{step}");
+        let old = before.documents("sessions").unwrap();
+        let found = old.for_each_where(&ebbtide::documents_model::bson::rawdoc! { "_id": 1_i64 }, &mut |found| {
+            assert_eq!(found.document.get("n").unwrap().unwrap().as_i64(), Some(0));
+            Ok(true)
+        });
+        assert_eq!(found.unwrap().returned, 1, "{step}");
+    }
+    documents.put(&numbered(1, 11)).unwrap();
+    assert_eq!(n(1), Some(11));
+    documents.delete(1).unwrap();
+    assert_eq!(n(1), None);
+    db.flush().unwrap();
+    assert_eq!(n(1), None);
+}
+
+#[test]
 fn a_collection_that_replaces_another_takes_its_name_in_one_step() {
     let sim = Sim::new();
     let (db, old) = made(&sim);

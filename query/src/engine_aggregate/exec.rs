@@ -20,7 +20,7 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream};
-use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot, TimeRange};
+use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot, TimeRange, bins_at_end};
 use ebbtide_ttl::Code;
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
@@ -246,14 +246,7 @@ impl<'a> Windows<'a> {
         self.bins = bins.checked_mul(FURTHER);
         let ((first, last), stored) = (time.units(precision), TimeRange::from(stored.0..=stored.1).units(precision));
         let (first, last) = (first.max(stored.0), last.min(stored.1));
-        let reach = (bins - 1).saturating_mul(width);
-        let (from, to) = match order.descending {
-            true => (last.saturating_sub(last.rem_euclid(width)).saturating_sub(reach).max(first), last),
-            false => {
-                let bin = first.saturating_sub(first.rem_euclid(width));
-                (first, bin.saturating_add(reach).saturating_add(width - 1).min(last))
-            }
-        };
+        let (from, to) = bins_at_end((first, last), width, bins, order.descending);
         (
             AggregateRequest { time: TimeRange::of_units(Some(from), Some(to), precision), ..request },
             (from, to) == (first, last),

@@ -211,6 +211,32 @@ proptest! {
             prop_assert_eq!(rows(&direct), rows(&by_trees));
         }
     }
+
+    #[test]
+    fn members_are_those_that_the_crate_reads(
+        bytes in document(),
+        changes in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+        keeps in any::<bool>(),
+    ) {
+        let mut bytes = bytes;
+        for (at, byte) in changes {
+            // The length and the last byte are checked before.
+            let at = at.index(bytes.len());
+            if (4..bytes.len() - 1).contains(&at) {
+                bytes[at] = if byte % 4 == 0 { byte / 4 } else { byte };
+            }
+        }
+        let Ok(document) = RawDocument::from_bytes(&bytes) else { return Ok(()) };
+        let ids = if keeps { IdPolicy::Keep } else { IdPolicy::Drop };
+        let shown = |member| format!("{member:?}");
+        let ours: Vec<String> = RawMeasurement { document, ids }.members().unwrap().take(100).map(shown).collect();
+        let of_crate = document.iter().filter_map(|member| match member {
+            Ok((name, RawBsonRef::ObjectId(_))) if !keeps && name.as_str() == "_id" => None,
+            Ok((name, value)) => Some(cell(value).map(|cell| (name.as_str(), cell))),
+            Err(error) => Some(Err(RuleError::new(Code::BadValue, format!("not a BSON document: {error}")))),
+        });
+        prop_assert_eq!(ours, of_crate.take(100).map(shown).collect::<Vec<String>>());
+    }
 }
 
 #[test]

@@ -24,3 +24,15 @@ fn ranges_beyond_all_stored_times_are_empty() {
     let all = TimeRange::of_units(Some(i64::MIN), Some(i64::MAX), Precision::Ms);
     assert_eq!(stored(all, Precision::Ms), (i64::MIN, i64::MAX));
 }
+
+#[test]
+fn bins_at_the_ends_of_the_longest_ranges_stay_within_them() {
+    let all = (i64::MIN, i64::MAX);
+    assert_eq!(bins_at_end(all, 10, 1, true), (9_223_372_036_854_775_800, i64::MAX));
+    assert_eq!(bins_at_end(all, 10, 1, false), (i64::MIN, -9_223_372_036_854_775_801));
+    assert_eq!(bins_at_end(all, 10, i64::MAX, true), all);
+    assert_eq!(bins_at_end(all, 10, i64::MAX, false), all);
+    assert_eq!(bins_at_end((-25, 25), 10, 2, true), (10, 25));
+    assert_eq!(bins_at_end((-25, 25), 10, 2, false), (-25, -11));
+    assert_eq!(bins_at_end((5, 5), i64::MAX, 3, true), (5, 5));
+}
