@@ -231,7 +231,7 @@ fn a_document_that_was_read_before_is_never_found_after_it_was_replaced_or_remov
     for step in ["in memory", "sealed", "compacted", "compacted again"] {
         match step {
             "sealed" => db.flush().unwrap(),
-            "compacted" | "compacted again" => drop(db.compact(None).unwrap()),
+            "compacted" | "compacted again" => db.compact(None).unwrap(),
             _ => {}
         }
         for id in (0..40).chain(0..6) {
