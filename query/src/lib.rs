@@ -59,7 +59,6 @@ mod sorted_runs;
 mod sql;
 pub mod statement;
 pub mod system;
-mod text_patterns;
 pub mod text_table;
 mod timestamp_coercion;
 mod top_k_filter;

@@ -24,7 +24,6 @@ use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::sorted_runs::SortRuns;
 use crate::statement::{self, Statement, StatementKind};
-use crate::text_patterns::TextPatterns;
 use crate::top_k_filter::TopKFilters;
 use crate::{barriers, functions, system};
 use datafusion::arrow::array::RecordBatch;
@@ -249,7 +248,6 @@ impl Session {
         rules.push(Arc::new(JoinsSelectMetas));
         rules.push(Arc::new(ScansOfFirstRows));
         rules.push(Arc::new(YieldingJoins(stop.clone())));
-        rules.push(Arc::new(TextPatterns));
         rules.push(Arc::new(TopKFilters));
         rules.push(Arc::new(FastFrames));
         rules.push(Arc::new(SortRuns));

@@ -28,16 +28,8 @@ use std::sync::Arc;
 use url::Url;
 
 /// Rules of the session whose nodes run in the session's process.
-const LOCAL_RULES: [&str; 8] = [
-    "JoinsSelectMetas",
-    "ScansOfFirstRows",
-    "YieldingJoins",
-    "TextPatterns",
-    "TopKFilters",
-    "FastFrames",
-    "SortRuns",
-    "HashGroups",
-];
+const LOCAL_RULES: [&str; 7] =
+    ["JoinsSelectMetas", "ScansOfFirstRows", "YieldingJoins", "TopKFilters", "FastFrames", "SortRuns", "HashGroups"];
 
 /// The physical plan for a logical one, whose parts are sent to workers. The plan may be an EXPLAIN.
 pub(crate) async fn plan(
