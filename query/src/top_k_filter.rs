@@ -1,7 +1,7 @@
 //! Filters for the first rows of each partition, `row_number() OVER (PARTITION BY ... ORDER BY ...) <= k`, below the sort of the window.
 //!
-//! DataFusion sorts all rows, numbers them and then drops nearly all. Here an operator below the sort keeps the least k values
-//! of the first sort key for each partition, and drops the rows that come after all of these. What remains is sorted, numbered
+//! DataFusion sorts all rows, numbers them and then drops nearly all. Here an operator below the sort remembers the k least values
+//! of the first sort key for each partition, and drops the rows that sort after all of these. What remains is sorted, numbered
 //! and filtered as before, so the operator may let more rows pass than necessary, and does: it compares numbers of 63 bits that rise
 //! with the key, and each thread knows its own rows only. Rows whose number equals the k-th pass, so `rank()` is right too.
 
@@ -31,7 +31,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use std::sync::Arc;
 
-/// Puts a [`TopKFilterExec`] below the sorts of windows of which a filter keeps the first rows of each partition.
+/// Puts a [`TopKFilterExec`] below the sort of a window if a filter above it keeps only the first rows of each partition.
 #[derive(Debug)]
 pub(crate) struct TopKFilters;
 

@@ -78,7 +78,7 @@ struct Members<'a> {
     others: Option<Box<dyn Iterator<Item = MemberOfBson<'a>> + 'a>>,
 }
 
-/// What the bytes of a document go on with.
+/// What comes next in a document.
 enum Next<'a> {
     Member(&'a str, Cell<'a>, &'a [u8]),
     /// An ObjectId that is not stored.
@@ -87,7 +87,7 @@ enum Next<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Nothing for what the crate's iterator must look at.
+    /// `None` if the crate's iterator must look at it.
     fn next_here(&self) -> Option<Next<'a>> {
         let (kind, named) = self.rest.split_first()?;
         if *kind == 0 {

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 /// What a partition takes in memory beside its keys: an entry of the hash table with its share of free ones, and the heap's header.
 const PARTITION_BYTES: usize = 128;
-/// Of what the pool may give, all threads together take at most one of so many parts: the sort above needs the rest.
+/// All threads together take at most this part of the pool, an eighth: the sort above needs the rest.
 const SHARE: usize = 8;
-/// After so many rows a filter ends that has dropped less than a tenth of them.
+/// A filter that has dropped less than a tenth of this many rows stops.
 const TRIAL_ROWS: usize = 1 << 16;
 
 /// Drops rows that cannot be among the first k of their partition.
@@ -142,7 +142,7 @@ struct Filter {
     dropped: Count,
 }
 
-/// The first rows of each partition.
+/// The least keys of each partition, as far as rows were seen.
 struct First {
     partitions: HashMap<(u128, u8), usize>,
     /// The least k keys of each partition, the greatest of them on top.
