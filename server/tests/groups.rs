@@ -242,7 +242,7 @@ async fn groups_are_the_same_from_aggregates_and_from_documents() {
         }
     }
     let inhibit = rawdoc! { "$_internalInhibitOptimization": {} };
-    // The first bins, some of which are wider than the windows whose figures are asked for.
+    // Limits on bins. Months and years are wider than the windows of a day from which they are computed.
     for unit in ["year", "quarter", "month", "week", "day", "hour", "minute"] {
         for (direction, limit) in [(-1, 1), (-1, 3), (-1, 9), (1, 1), (1, 2), (1, 40)] {
             let bin = rawdoc! { "$dateTrunc": { "date": "$t", "unit": unit } };
@@ -259,7 +259,7 @@ async fn groups_are_the_same_from_aggregates_and_from_documents() {
             assert!(fast.is_ok_and(|groups| !groups.is_empty()), "{unit}");
         }
     }
-    // A bin of what is no time need not rise with the time.
+    // Bins of another value than the time: they do not rise with it.
     let hour_of_day =
         rawdoc! { "$dateAdd": { "startDate": DateTime::from_millis(0), "unit": "hour", "amount": { "$hour": "$t" } } };
     let stages = [
