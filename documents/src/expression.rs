@@ -27,6 +27,7 @@ pub(crate) use date::{Distance, date_width, gcd, is_date_operator};
 pub(crate) use arithmetic::{decimal_of, real_of, sum};
 pub(crate) use parse::members;
 
+use crate::raw::element::get;
 use crate::raw::owned;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use operators::Operator;
@@ -118,7 +119,7 @@ impl<'a> Scope<'a> {
 pub(crate) fn reach(value: RawBsonRef<'_>, names: &[String]) -> Value {
     let Some((name, rest)) = names.split_first() else { return Some(owned(value)) };
     match value {
-        RawBsonRef::Document(document) => reach(document.get(name).ok().flatten()?, rest),
+        RawBsonRef::Document(document) => reach(get(document, name)?, rest),
         RawBsonRef::Array(list) => {
             let elements = list.into_iter().map_while(std::result::Result::ok);
             let reached = elements.filter_map(|element| match element {

@@ -8,6 +8,7 @@
 //!    one value, also if it is a list.
 //! 3. An object without the next name yields "missing". An element of a list that is no object yields nothing.
 
+use crate::raw::element::get;
 use bson::RawDocument;
 use bson::raw::{RawArray, RawBsonRef};
 use std::fmt;
@@ -144,7 +145,7 @@ impl<'a> Walk<'_, '_, 'a> {
 
 /// The first member with this name.
 pub(crate) fn member<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
-    document.get(name).ok().flatten()
+    get(document, name)
 }
 
 /// The values that an index on a path holds for a document, at least one: the values that the path reaches, through lists;

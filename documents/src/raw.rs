@@ -1,5 +1,8 @@
 //! Small helpers around BSON's binary form.
 
+pub(crate) mod element;
+pub(crate) mod writer;
+
 use bson::oid::ObjectId;
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, cstr};
 use bson::{RawDocumentBuf, Regex};

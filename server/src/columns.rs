@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
 use bson::{Binary, spec::BinarySubtype};
 use ebbtide::buckets::{time_values, value_at};
-use ebbtide_documents::append_value_key;
+use ebbtide_documents::{DocumentWriter, append_value_key};
 use ebbtide_ttl::{Precision, Timestamp, Value};
 
 /// A column, and the name of its members.
@@ -81,22 +81,22 @@ impl<'a> Column<'a> {
     }
 
     /// Appends what a row has to its document: nothing for a null.
-    pub(crate) fn append(&self, row: usize, document: &mut RawDocumentBuf) {
+    pub(crate) fn append(&self, row: usize, document: &mut DocumentWriter) {
         if self.array.is_null(row) {
             return;
         }
         let name = &self.name;
         match &self.cells {
             Cells::Bools(bools) => document.append(name, bools.value(row)),
-            Cells::Ints(ints) => document.append(name, reply::number(ints.value(row))),
+            Cells::Ints(ints) => document.append(name, reply::number(ints.value(row)).as_raw_bson_ref()),
             Cells::Doubles(doubles) => document.append(name, doubles.value(row)),
             Cells::Texts(texts) => document.append(name, texts.value(row)),
             Cells::Times(times, precision) => {
-                document.append(name, reply::date(Timestamp::from_units(times[row], *precision)));
+                document.append(name, RawBsonRef::DateTime(reply::date(Timestamp::from_units(times[row], *precision))));
             }
             Cells::Others => {
                 if let Some(value) = bson_of(&value_at(self.array.as_ref(), row)) {
-                    document.append(name, value);
+                    document.append(name, value.as_raw_bson_ref());
                 }
             }
         }

@@ -4,7 +4,8 @@ use crate::columns::bson_of;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::measurements::{Query, Selection};
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use bson::raw::{CString, RawBson, RawDocumentBuf};
@@ -240,8 +241,9 @@ pub(crate) fn counted(snapshot: &CollectionSnapshot, query: &Query, limits: &Lim
 
 /// A result of the engine.
 struct Part {
-    /// Its rows in the order of their times.
-    order: Vec<usize>,
+    /// Its rows in the order of their times, if that matters.
+    order: Option<Vec<usize>>,
+    rows: usize,
     starts_ms: Vec<i64>,
     /// The distinct metas, and which one each row has.
     metas: Vec<Option<RawBson>>,
@@ -264,12 +266,13 @@ impl Part {
             Some(_) => columns.next().map(time_values).transpose().map_err(ebbtide::Error::from)?,
             None => None,
         };
-        let mut order: Vec<usize> = (0..rows).collect();
-        let mut starts_ms = Vec::new();
-        if let Some(starts) = starts {
+        let has_edges = request.aggregates.iter().any(|a| matches!(a, Aggregate::First(_) | Aggregate::Last(_)));
+        let order = starts.filter(|_| has_edges).map(|starts| {
+            let mut order: Vec<usize> = (0..rows).collect();
             order.sort_by_key(|row| starts[*row]);
-            starts_ms = starts.iter().map(|start| start.div_euclid(per_ms)).collect();
-        }
+            order
+        });
+        let starts_ms = starts.unwrap_or_default().iter().map(|start| start.div_euclid(per_ms)).collect();
         let (_, meta_numbers) = keys_of_column(metas, rows);
         let mut distinct = Vec::new();
         for (row, number) in meta_numbers.iter().enumerate() {
@@ -280,21 +283,27 @@ impl Part {
         }
         let mut figure = || columns.next().map(Figures::of);
         let figures = aggregates.iter().map(|aggregate| aggregate.as_ref().and_then(|_| figure())).collect();
-        Ok(Part { order, starts_ms, metas: distinct, meta_numbers, figures })
+        Ok(Part { order, rows, starts_ms, metas: distinct, meta_numbers, figures })
+    }
+}
+
+impl Part {
+    fn row(&self, window: usize) -> usize {
+        self.order.as_ref().map_or(window, |order| order[window])
     }
 }
 
 impl WindowFigures for Part {
     fn count(&self) -> usize {
-        self.order.len()
+        self.rows
     }
 
     fn start_ms(&self, window: usize) -> i64 {
-        self.starts_ms.get(self.order[window]).copied().unwrap_or(0)
+        self.starts_ms.get(self.row(window)).copied().unwrap_or(0)
     }
 
     fn meta(&self, window: usize) -> usize {
-        self.meta_numbers[self.order[window]] as usize
+        self.meta_numbers[self.row(window)] as usize
     }
 
     fn metas(&self) -> &[Option<RawBson>] {
@@ -302,14 +311,14 @@ impl WindowFigures for Part {
     }
 
     fn figure(&self, window: usize, figure: usize) -> Option<FigureValue> {
-        self.figures.get(figure)?.as_ref()?.at(self.order[window])
+        self.figures.get(figure)?.as_ref()?.at(self.row(window))
     }
 }
 
 /// A column of figures.
 enum Figures {
-    Ints(Int64Array),
-    Doubles(Float64Array),
+    Ints(ScalarBuffer<i64>, Option<NullBuffer>),
+    Doubles(ScalarBuffer<f64>, Option<NullBuffer>),
     /// Of another type, which no figure has.
     Others,
 }
@@ -317,16 +326,21 @@ enum Figures {
 impl Figures {
     fn of(column: &ArrayRef) -> Figures {
         match column.data_type() {
-            DataType::Int64 => Figures::Ints(column.as_primitive::<Int64Type>().clone()),
-            DataType::Float64 => Figures::Doubles(column.as_primitive::<Float64Type>().clone()),
+            DataType::Int64 => {
+                Figures::Ints(column.as_primitive::<Int64Type>().values().clone(), column.nulls().cloned())
+            }
+            DataType::Float64 => {
+                Figures::Doubles(column.as_primitive::<Float64Type>().values().clone(), column.nulls().cloned())
+            }
             _ => Figures::Others,
         }
     }
 
     fn at(&self, row: usize) -> Option<FigureValue> {
+        let is_known = |nulls: &Option<NullBuffer>| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
         match self {
-            Figures::Ints(ints) => ints.is_valid(row).then(|| FigureValue::Int(ints.value(row))),
-            Figures::Doubles(doubles) => doubles.is_valid(row).then(|| FigureValue::Double(doubles.value(row))),
+            Figures::Ints(ints, nulls) => is_known(nulls).then(|| FigureValue::Int(ints[row])),
+            Figures::Doubles(doubles, nulls) => is_known(nulls).then(|| FigureValue::Double(doubles[row])),
             Figures::Others => None,
         }
     }

@@ -18,7 +18,7 @@ use ebbtide::{
     CollectionSnapshot, FieldBound, MetaFilter, MetaPart, ScanRequest, ScanUnit, TextCondition, TextPart, TimeRange,
     value_of_bson,
 };
-use ebbtide_documents::{Projection, Sort};
+use ebbtide_documents::{DocumentWriter, Projection, Sort};
 use ebbtide_ttl::{Code, Filter, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -325,8 +325,9 @@ impl Measurements {
             if !self.is_exact && !self.query.filter.matches(&field) {
                 continue;
             }
-            let mut document = RawDocumentBuf::new();
-            columns.iter().for_each(|column| column.append(row, &mut document));
+            let mut writer = DocumentWriter::with_capacity(found.last().map_or(0, |(_, last)| last.as_bytes().len()));
+            columns.iter().for_each(|column| column.append(row, &mut writer));
+            let document = writer.finish();
             let mut key = if self.descending.is_none() { self.query.sort.key(&document)? } else { Vec::new() };
             key.extend(times.iter().flat_map(|times| time_key(times[row], self.descending == Some(true))));
             if let Some(meta) = meta {

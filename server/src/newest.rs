@@ -6,7 +6,7 @@ use crate::measurements::{Query, Selection};
 use arrow::array::RecordBatch;
 use bson::raw::RawDocumentBuf;
 use ebbtide::{CollectionSnapshot, ScanRequest, TimeRange};
-use ebbtide_documents::Pipeline;
+use ebbtide_documents::{DocumentWriter, Pipeline};
 
 /// The documents of a pipeline that begins with a `$sort` by time and a `$group` by the meta of which each takes its newest one
 /// alone; nothing if it is another pipeline, or if the filter is about more than metas and times.
@@ -36,9 +36,12 @@ pub(crate) fn newest(
 
 fn documents(rows: &RecordBatch) -> Vec<RawDocumentBuf> {
     let columns = columns_of(rows);
+    let mut bytes = 0;
     let document = |row: usize| {
-        let mut document = RawDocumentBuf::new();
-        columns.iter().for_each(|column| column.append(row, &mut document));
+        let mut writer = DocumentWriter::with_capacity(bytes);
+        columns.iter().for_each(|column| column.append(row, &mut writer));
+        let document = writer.finish();
+        bytes = document.as_bytes().len();
         document
     };
     (0..rows.num_rows()).map(document).collect()

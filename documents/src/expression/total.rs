@@ -209,6 +209,9 @@ impl<S: Summation> Total<S> {
     /// The sum of all that are no decimals.
     fn numbers(&self) -> S {
         let mut total = self.doubles.clone();
+        if self.ints == 0 {
+            return total;
+        }
         // A 64-bit sum does not fit a double: add it as two parts that each do.
         let low = self.ints % (1 << 53);
         total.add((self.ints - low) as f64);
@@ -235,7 +238,9 @@ impl<S: Summation> Total<S> {
     }
 
     pub(crate) fn mean(&self) -> RawBson {
-        if let RawBson::Decimal128(sum) = self.sum() {
+        if self.decimal.is_some()
+            && let RawBson::Decimal128(sum) = self.sum()
+        {
             let count = Decimal::from_i64(i64::try_from(self.count).unwrap_or(i64::MAX));
             return RawBson::Decimal128(Decimal::decode(sum).divide(count).encode());
         }

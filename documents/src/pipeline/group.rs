@@ -4,6 +4,7 @@ use super::Result;
 use super::memory::Memory;
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
 use crate::expression::{Expression, Value};
+use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
 use std::collections::BTreeMap;
@@ -26,6 +27,11 @@ impl Group {
                 argument.add_fields(fields)
             })
     }
+}
+
+/// The bytes of a document.
+pub(super) fn document_bytes(document: &RawDocumentBuf) -> usize {
+    document.as_bytes().len()
 }
 
 /// The groups so far, in the order of their `_id`.
@@ -62,12 +68,12 @@ impl Grouping {
     pub(super) fn finish(self, group: &Group) -> Result<Vec<RawDocumentBuf>> {
         let mut documents = Vec::with_capacity(self.groups.len());
         for (id, accumulators) in self.groups.into_values() {
-            let mut document = RawDocumentBuf::new();
-            document.append(cstr!("_id"), id);
+            let mut document = DocumentWriter::with_capacity(documents.last().map_or(0, document_bytes));
+            document.append(cstr!("_id"), id.as_raw_bson_ref());
             for ((name, kind, _), accumulator) in group.fields.iter().zip(accumulators) {
-                document.append(name, accumulator.finish(kind)?);
+                document.append(name, accumulator.finish(kind)?.as_raw_bson_ref());
             }
-            documents.push(document);
+            documents.push(document.finish());
         }
         Ok(documents)
     }

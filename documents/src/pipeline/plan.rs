@@ -9,17 +9,21 @@
 
 use super::Pipeline;
 use super::Stage;
-use super::group::Group;
+use super::group::{Group, document_bytes};
 use crate::expression::accumulator::{Accumulator, Kind, Places};
 use crate::expression::figure::{Figure, FigureValue};
 use crate::expression::{Expression, Node, Scope, Value, Variable, date_width, gcd, is_date_operator};
+use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::DateTime;
 use bson::raw::{CString, RawBson, RawDocumentBuf, cstr};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::hash_map::{self, HashMap};
 
-/// Windows of time with the figures of each, in the order of their times.
+/// About the bytes of an object as `_id`.
+const ID_BYTES: usize = 64;
+
+/// Windows of time with the figures of each; in the order of their times, if a figure is of the first or last document.
 pub trait WindowFigures {
     /// How many there are.
     fn count(&self) -> usize;
@@ -244,6 +248,11 @@ impl GroupPlan {
         self.width_ms
     }
 
+    /// Whether a figure is of the first or last document.
+    fn has_edges(&self) -> bool {
+        self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)))
+    }
+
     /// The groups that the next stages keep; `None` if they may need all.
     #[must_use]
     pub fn first_groups(&self) -> Option<FirstGroups> {
@@ -290,9 +299,10 @@ impl GroupPlan {
     /// not tell what comes out document by document.
     #[must_use]
     pub fn fold(&self, parts: &[impl WindowFigures], now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
-        let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
-        // The windows of each group, in the order of their times.
-        let mut groups: BTreeMap<Vec<u8>, GroupOfWindows> = BTreeMap::new();
+        let has_edges = self.has_edges();
+        // Groups in the order in which they are found, and their numbers in that of their `_id`.
+        let mut groups: Vec<GroupOfWindows> = Vec::new();
+        let mut numbers: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         for (part, windows) in parts.iter().enumerate() {
             let mut ids = Ids::new(self, windows.metas(), now_ms);
             let mut meta_keys: Vec<Option<Vec<u8>>> = vec![None; windows.metas().len()];
@@ -310,14 +320,20 @@ impl GroupPlan {
                     Some(known) => Some(known.clone()),
                     fresh => Some(fresh.insert(self.meta_key(windows.metas()[meta].clone()).ok()?).clone()),
                 };
-                match groups.entry(value_key(id.as_raw_bson_ref())) {
+                match numbers.entry(value_key(id.as_raw_bson_ref())) {
                     Entry::Vacant(place) => {
-                        place.insert(GroupOfWindows { id, meta_key, windows: vec![(part, window)] });
+                        place.insert(groups.len());
+                        groups.push(GroupOfWindows { id, meta_key, first: (part, window), others: Vec::new() });
                     }
-                    // Of several metas it is not known which has the earliest document. Nor which comes first of two `_id`s that
-                    // compare equal but differ (1 and 1.0): that of the first document is kept.
-                    Entry::Occupied(group) if group.get().id != id || group.get().meta_key != meta_key => return None,
-                    Entry::Occupied(mut group) => group.get_mut().windows.push((part, window)),
+                    Entry::Occupied(number) => {
+                        let group = &mut groups[*number.get()];
+                        // Of several metas it is not known which has the earliest document. Nor which comes first of two `_id`s that
+                        // compare equal but differ (1 and 1.0): that of the first document is kept.
+                        if group.id != id || group.meta_key != meta_key {
+                            return None;
+                        }
+                        group.others.push((part, window));
+                    }
                 }
             }
         }
@@ -325,28 +341,36 @@ impl GroupPlan {
             argument.as_path().and_then(<[String]>::first).map(|field| Places::of(field, &self.figures))
         };
         let places: Vec<Option<Places>> = self.group.fields.iter().map(|(_, _, argument)| places(argument)).collect();
-        groups.into_values().map(|group| self.document_of(group, &places, parts)).collect()
+        let mut documents = Vec::with_capacity(groups.len());
+        let mut bytes = 0;
+        for group in groups {
+            let document = self.document_of(&group, &places, parts, bytes)?;
+            bytes = document_bytes(&document);
+            documents.push(document);
+        }
+        Some(numbers.into_values().map(|number| std::mem::take(&mut documents[number])).collect())
     }
 
-    /// The document of a group; `None` if the figures do not tell it.
+    /// The document of a group, which has about this number of bytes; `None` if the figures do not tell it.
     fn document_of(
         &self,
-        group: GroupOfWindows,
+        group: &GroupOfWindows,
         places: &[Option<Places>],
         parts: &[impl WindowFigures],
+        bytes: usize,
     ) -> Option<RawDocumentBuf> {
-        let mut document = RawDocumentBuf::new();
-        document.append(cstr!("_id"), group.id);
+        let mut document = DocumentWriter::with_capacity(bytes);
+        document.append(cstr!("_id"), group.id.as_raw_bson_ref());
         for ((name, kind, argument), places) in self.group.fields.iter().zip(places) {
             let constant = argument.constant().and_then(|constant| Some(constant.as_ref()?.as_raw_bson_ref()));
             let mut accumulator = Accumulator::new(kind);
-            for (part, window) in &group.windows {
+            for (part, window) in std::iter::once(&group.first).chain(&group.others) {
                 let figure = |figure| parts[*part].figure(*window, figure);
                 accumulator.take_figures(kind, constant, places.as_ref(), figure)?;
             }
-            document.append(name, accumulator.finish(kind).ok()?);
+            document.append(name, accumulator.finish(kind).ok()?.as_raw_bson_ref());
         }
-        Some(document)
+        Some(document.finish())
     }
 }
 
@@ -355,7 +379,8 @@ struct GroupOfWindows {
     id: RawBson,
     /// The key of its metas, if it must be one.
     meta_key: Option<Vec<u8>>,
-    windows: Vec<(usize, usize)>,
+    first: (usize, usize),
+    others: Vec<(usize, usize)>,
 }
 
 /// The `_id`s of windows: what depends on the meta alone, or on the time alone, is not computed for each of them.
@@ -370,8 +395,7 @@ struct Ids<'p> {
 /// What was computed of a part of an `_id`.
 enum Known {
     OfMeta(Vec<Option<Value>>),
-    /// Of the last time.
-    OfTime(Option<(i64, Value)>),
+    OfTime(HashMap<i64, Value>),
     Nothing,
 }
 
@@ -379,7 +403,7 @@ impl<'p> Ids<'p> {
     fn new(plan: &'p GroupPlan, metas: &'p [Option<RawBson>], now_ms: i64) -> Ids<'p> {
         let known = |node: &Node| match depends(node, &plan.time, plan.meta.as_deref()) {
             Some(Depends { width_ms: None, .. }) => Known::OfMeta(vec![None; metas.len()]),
-            Some(Depends { on_meta: false, .. }) => Known::OfTime(None),
+            Some(Depends { on_meta: false, .. }) => Known::OfTime(HashMap::new()),
             _ => Known::Nothing,
         };
         let parts = match plan.group.id.node() {
@@ -391,7 +415,7 @@ impl<'p> Ids<'p> {
 
     /// The `_id` of a window; `None` if it cannot be computed.
     fn evaluate(&mut self, start_ms: i64, meta: usize) -> Option<RawBson> {
-        let mut object = RawDocumentBuf::new();
+        let mut object = DocumentWriter::with_capacity(ID_BYTES);
         for (name, node, known) in &mut self.parts {
             let compute = || {
                 let document = self.plan.document(start_ms, self.metas[meta].clone());
@@ -406,12 +430,10 @@ impl<'p> Ids<'p> {
                     }
                     value.as_ref()?
                 }
-                Known::OfTime(last) => {
-                    if last.as_ref().is_none_or(|(at, _)| *at != start_ms) {
-                        *last = Some((start_ms, compute()?));
-                    }
-                    &last.as_ref()?.1
-                }
+                Known::OfTime(values) => match values.entry(start_ms) {
+                    hash_map::Entry::Occupied(value) => value.into_mut(),
+                    hash_map::Entry::Vacant(place) => place.insert(compute()?),
+                },
                 Known::Nothing => {
                     computed = compute()?;
                     &computed
@@ -423,6 +445,6 @@ impl<'p> Ids<'p> {
                 (Some(_), None) => {}
             }
         }
-        Some(RawBson::Document(object))
+        Some(RawBson::Document(object.finish()))
     }
 }

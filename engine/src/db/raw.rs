@@ -5,8 +5,8 @@ use crate::json;
 use ebbtide_buckets::{Cell, Measurement};
 use ebbtide_documents::bson::error::Error as BsonError;
 use ebbtide_documents::bson::raw::{CStr, RawBsonRef, RawDocument};
-use ebbtide_documents::bson::spec::ElementType;
 use ebbtide_documents::json::to_canonical_value;
+use ebbtide_documents::{Element, Elements, NextElement};
 use ebbtide_ttl::{Code, IdPolicy, Name, RuleError, Timestamp, Value};
 use std::borrow::Cow;
 
@@ -62,76 +62,25 @@ impl<'a> Measurement<'a> for RawMeasurement<'a> {
     fn members(
         self,
     ) -> std::result::Result<impl Iterator<Item = std::result::Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
-        let rest = self.document.as_bytes().get(4..).unwrap_or_default();
-        Ok(Members { measurement: self, rest, read: 0, others: None })
+        Ok(Members { measurement: self, rest: Elements::of(self.document), read: 0, others: None })
     }
 }
 
 type MemberOfBson<'a> = std::result::Result<(&'a CStr, RawBsonRef<'a>), BsonError>;
 
-/// The members of a document. Numbers, texts, dates, truth values, nulls and objects are read here, since a bulk insert spends much of its
-/// time on them. From the first member on that is something else, or not BSON, the crate's iterator takes over.
+/// The members of a document. From the first one on that [`Elements`] do not read, the crate's iterator takes over: it is slow, and a bulk
+/// insert spends much of its time on members.
 struct Members<'a> {
     measurement: RawMeasurement<'a>,
-    rest: &'a [u8],
+    rest: Elements<'a>,
     read: usize,
     others: Option<Box<dyn Iterator<Item = MemberOfBson<'a>> + 'a>>,
 }
 
-/// What comes next in a document.
-enum Next<'a> {
-    Member(&'a str, Cell<'a>, &'a [u8]),
-    /// An ObjectId that is not stored.
-    Dropped(&'a [u8]),
-    End,
-}
-
 impl<'a> Members<'a> {
-    /// `None` if the crate's iterator must look at it.
-    fn next_here(&self) -> Option<Next<'a>> {
-        let (kind, named) = self.rest.split_first()?;
-        if *kind == 0 {
-            return named.is_empty().then_some(Next::End);
-        }
-        let (name, value) = named.split_at_checked(named.iter().position(|byte| *byte == 0)?)?;
-        let (name, value) = (std::str::from_utf8(name).ok()?, value.get(1..)?);
-        let (cell, rest) = match ElementType::from(*kind)? {
-            ElementType::Double => {
-                value.split_first_chunk().map(|(d, rest)| (Cell::Double(f64::from_le_bytes(*d)), rest))?
-            }
-            ElementType::Int32 => {
-                value.split_first_chunk().map(|(i, rest)| (Cell::Int(i32::from_le_bytes(*i).into()), rest))?
-            }
-            ElementType::Int64 => {
-                value.split_first_chunk().map(|(i, rest)| (Cell::Int(i64::from_le_bytes(*i)), rest))?
-            }
-            ElementType::DateTime => value
-                .split_first_chunk()
-                .map(|(ms, rest)| (Cell::Date(Timestamp::from_millis(i64::from_le_bytes(*ms))), rest))?,
-            ElementType::Null => (Cell::Null, value),
-            ElementType::Boolean => match value.split_first()? {
-                (0, rest) => (Cell::Bool(false), rest),
-                (1, rest) => (Cell::Bool(true), rest),
-                _ => return None,
-            },
-            ElementType::String => {
-                let (length, rest) = value.split_first_chunk()?;
-                let length = usize::try_from(i32::from_le_bytes(*length)).ok()?;
-                let (text, rest) = rest.split_at_checked(length)?;
-                let (0, text) = text.split_last()? else { return None };
-                (Cell::String(Cow::Borrowed(std::str::from_utf8(text).ok()?)), rest)
-            }
-            ElementType::EmbeddedDocument => {
-                let length = usize::try_from(i32::from_le_bytes(*value.first_chunk()?)).ok()?;
-                let (document, rest) = value.split_at_checked(length)?;
-                (cell(RawBsonRef::Document(RawDocument::from_bytes(document).ok()?)).ok()?, rest)
-            }
-            ElementType::ObjectId if self.measurement.ids == IdPolicy::Drop && name == "_id" => {
-                return Some(Next::Dropped(value.get(12..)?));
-            }
-            _ => return None,
-        };
-        Some(Next::Member(name, cell, rest))
+    /// Whether an element is an ObjectId that is not stored.
+    fn drops(&self, element: &Element<'_>) -> bool {
+        self.measurement.ids == IdPolicy::Drop && element.is_object_id() && element.name == b"_id"
     }
 
     /// The next member by the crate's iterator.
@@ -151,18 +100,25 @@ impl<'a> Iterator for Members<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.others.is_none() {
-            match self.next_here() {
-                Some(Next::Member(name, cell, rest)) => {
-                    (self.rest, self.read) = (rest, self.read + 1);
-                    return Some(Ok((name, cell)));
+            match self.rest.next_element() {
+                NextElement::Member(element) if self.drops(&element) => self.read += 1,
+                NextElement::Member(element) => {
+                    let Some(member) = member_of(&element) else { break };
+                    self.read += 1;
+                    return Some(Ok(member));
                 }
-                Some(Next::Dropped(rest)) => (self.rest, self.read) = (rest, self.read + 1),
-                Some(Next::End) => return None,
-                None => break,
+                NextElement::End => return None,
+                NextElement::Other => break,
             }
         }
         self.next_other()
     }
+}
+
+/// The name and the cell of an element; `None` if the crate's iterator must look at it.
+#[inline]
+fn member_of<'a>(element: &Element<'a>) -> Option<(&'a str, Cell<'a>)> {
+    Some((std::str::from_utf8(element.name).ok()?, cell(element.value()?).ok()?))
 }
 
 fn cell(value: RawBsonRef<'_>) -> std::result::Result<Cell<'_>, RuleError> {

@@ -17,6 +17,7 @@ pub use request::{Aggregate, AggregateRequest, MetaGroups};
 use super::CollectionSnapshot;
 use super::cache_share::CacheShare;
 use super::meta_numbers::MetaNumbers;
+use super::row_filter::StoredRange;
 use super::scan::selection::{BucketSelector, SelectedBucket, WantedValues};
 use super::scan::{ScanReport, ScanRequest};
 use crate::error::{Error, Result};
@@ -151,6 +152,8 @@ struct DirectoryWalk<'a, 's> {
     /// The values of a member of metas, if these are all that is asked for.
     wanted: Option<WantedValues<'s>>,
     metas: MetaNumbers,
+    /// The requested times.
+    times: StoredRange,
 }
 
 /// Some of the segments: what their directories answer, and what is left to read. Segments are examined in rounds so that
@@ -161,6 +164,8 @@ struct Round<'a> {
     open: Vec<PendingChunk<'a>>,
     /// Whether it is the last round.
     last: bool,
+    /// The requested times.
+    times: StoredRange,
 }
 
 impl AggregateResult {
@@ -180,6 +185,7 @@ impl AggregateResult {
             by_meta: request.by_meta,
             wanted: request.member_alone().and_then(|path| WantedValues::at(path, snapshot.schema())),
             metas: MetaNumbers::default(),
+            times: request.time.stored(snapshot.schema().precision),
         };
         let mut before: Option<Tables> = None;
         loop {
@@ -209,6 +215,9 @@ impl AggregateResult {
         let schema = snapshot.schema();
         let Some(ty) = &schema.meta_type else { return Ok(self) };
         let numbers = groups.group(&column_of_keys(&self.metas.keys, ty, schema.precision))?;
+        if (0..).zip(&numbers).all(|(meta, number)| meta == *number) {
+            return Ok(self);
+        }
         let mut metas = MetaNumbers::default();
         for (key, number) in self.metas.keys.into_iter().zip(&numbers) {
             if metas.keys.len() == *number as usize {
@@ -252,7 +261,7 @@ impl<'a> DirectoryWalk<'a, '_> {
         }
         let times = sealed.iter().flat_map(|rest| rest.found.iter().map(times_of));
         let open_times = open.iter().flat_map(|(chunk, found): &PendingChunk<'_>| {
-            found.iter().map(|(bucket, _)| (chunk.buckets[*bucket].first, chunk.buckets[*bucket].last))
+            found.iter().map(|(bucket, _)| open_times(chunk, *bucket, self.times))
         });
         let span = times.chain(open_times).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (metas, times) = (self.metas.keys.len().max(1), span.unwrap_or((0, 0)));
@@ -268,7 +277,7 @@ impl<'a> DirectoryWalk<'a, '_> {
             answer(&self.shape, rest, self.by_meta, &mut tables);
         }
         sealed.retain(|rest| !rest.found.is_empty());
-        Ok(Round { tables, rest: sealed, open, last })
+        Ok(Round { tables, rest: sealed, open, last, times: self.times })
     }
 
     fn open(&mut self) -> Result<Vec<PendingChunk<'a>>> {
@@ -338,16 +347,21 @@ impl Round<'_> {
         for (chunk, found) in &self.open {
             let mut unit = OpenUnit::new((*chunk).clone());
             for (bucket, rows) in found {
-                let bucket = &chunk.buckets[*bucket];
-                let meta = metas.of(&bucket.id.meta);
-                let times = (bucket.first, bucket.last);
-                let group = shape.group_of(bucket.first, bucket.last);
+                let times = open_times(chunk, *bucket, self.times);
+                let meta = metas.of(&chunk.buckets[*bucket].id.meta);
+                let group = shape.group_of(times.0, times.1);
                 unit.push(Piece { meta, filter: None, group, times }, rows);
             }
             units.push(Unit::Open(unit));
         }
         Ok(units)
     }
+}
+
+/// Bounds of the times of the selected rows of an open bucket.
+fn open_times(chunk: &Chunk, bucket: usize, requested: StoredRange) -> (i64, i64) {
+    let bucket = &chunk.buckets[bucket];
+    (bucket.first.max(requested.first), bucket.last.min(requested.last))
 }
 
 fn times_of(found: &SelectedBucket) -> (i64, i64) {

@@ -1,6 +1,7 @@
 //! Which rows of a bucket a reader gets: those within the requested times that have not expired.
 
 use crate::segment::bounds::BucketBounds;
+use arrow::buffer::BooleanBuffer;
 use ebbtide_ttl::Cutoff;
 
 /// Instants from the first to the last, inclusive, in units of the collection's precision.
@@ -62,6 +63,17 @@ impl RowFilter {
     pub(super) fn bounds(self, bucket: &BucketBounds) -> (i64, i64) {
         let visible = self.cutoff.first_visible().unwrap_or(i64::MAX);
         (bucket.first.max(self.time.first).max(visible), bucket.last.min(self.time.last))
+    }
+
+    /// Which times are selected, and how many of them are expired.
+    pub(super) fn mask(self, times: &[i64]) -> (BooleanBuffer, u64) {
+        let mut expired = 0;
+        let keeps = |row: usize| {
+            let is_expired = self.cutoff.hides(times[row]);
+            expired += u64::from(is_expired);
+            !is_expired && self.time.contains(times[row])
+        };
+        (BooleanBuffer::collect_bool(times.len(), keeps), expired)
     }
 
     /// The part of ascending times that is selected, and how many of them are expired.

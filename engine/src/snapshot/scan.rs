@@ -2,6 +2,7 @@
 
 mod first_rows;
 mod request;
+mod row_bounds;
 pub(super) mod selection;
 mod texts;
 
@@ -35,6 +36,8 @@ const UNIT_ROWS: u64 = 1 << 17;
 pub struct ScanUnit {
     source: Source,
     columns: Arc<Vec<String>>,
+    /// Bounds of fields whose columns are read first. Empty if there are no others.
+    bounds: Arc<Vec<FieldBound>>,
     schema: Arc<Schema>,
     rows: u64,
     exact: bool,
@@ -70,6 +73,7 @@ impl ScanUnit {
             source: Source::Sealed { segment: segment.clone(), ranges, filter: None },
             hidden: Arc::default(),
             columns: Arc::new(columns),
+            bounds: Arc::default(),
             schema: schema.clone(),
         }
     }
@@ -111,7 +115,16 @@ impl ScanUnit {
                     (reader, true) => reader,
                     (reader, false) => reader.without_cache(),
                 };
-                let Some(filter) = *filter else {
+                let found = match self.cached && !self.bounds.is_empty() {
+                    true => row_bounds::find(&reader, &self.schema, &self.bounds, *filter, ranges)?,
+                    false => None,
+                };
+                let (ranges, filter) = match &found {
+                    Some(found) => (&found.ranges, None),
+                    None => (ranges, *filter),
+                };
+                self.hidden.fetch_add(found.as_ref().map_or(0, |found| found.hidden), Ordering::Relaxed);
+                let Some(filter) = filter else {
                     let batches = reader.read(&self.columns, &self.schema, ranges, BATCH_ROWS)?;
                     return Ok(Box::new(batches.map(|b| b.map_err(Error::from))));
                 };
@@ -138,16 +151,9 @@ fn keep(
     wanted: &[usize],
     hidden: &AtomicU64,
 ) -> Result<RecordBatch> {
-    let values = time_values(batch.column(time))?;
-    let mut expired = 0;
-    let keeps = |t: &i64| {
-        let is_expired = filter.cutoff.hides(*t);
-        expired += u64::from(is_expired);
-        !is_expired && filter.time.contains(*t)
-    };
-    let mask = BooleanArray::from(values.iter().map(keeps).collect::<Vec<bool>>());
+    let (mask, expired) = filter.mask(time_values(batch.column(time))?);
     hidden.fetch_add(expired, Ordering::Relaxed);
-    Ok(filter_record_batch(&batch.project(wanted)?, &mask)?)
+    Ok(filter_record_batch(&batch.project(wanted)?, &BooleanArray::from(mask))?)
 }
 
 fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
@@ -156,6 +162,23 @@ fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
         return Ok(RecordBatch::try_new_with_options(batch.schema(), Vec::new(), &options)?);
     }
     Ok(arrow::compute::take_record_batch(batch, rows)?)
+}
+
+/// What all units of a scan read.
+struct Read {
+    columns: Arc<Vec<String>>,
+    bounds: Arc<Vec<FieldBound>>,
+    schema: Arc<Schema>,
+}
+
+impl Read {
+    fn new(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<Read> {
+        let columns = snapshot.columns(request)?;
+        let is_bounded = |column: &String| request.bounds.iter().any(|bound| bound.field == *column);
+        let bounds = if columns.iter().all(is_bounded) { Vec::new() } else { request.bounds.clone() };
+        let (columns, bounds, schema) = (Arc::new(columns), Arc::new(bounds), snapshot.state.schema.clone());
+        Ok(Read { columns, bounds, schema })
+    }
 }
 
 impl CollectionSnapshot {
@@ -172,7 +195,7 @@ impl CollectionSnapshot {
     /// # Errors
     /// As for [`CollectionSnapshot::scan`].
     pub fn scan_reported(&self, request: &ScanRequest) -> Result<(Vec<ScanUnit>, ScanReport)> {
-        let (columns, schema) = (Arc::new(self.columns(request)?), &self.state.schema);
+        let read = Read::new(self, request)?;
         let mut selector = BucketSelector::new(self, request);
         let mut units = Vec::new();
         let first = self.first_buckets(request)?;
@@ -190,11 +213,11 @@ impl CollectionSnapshot {
                 let rows = live_rows(segment, &reader, &selected);
                 waiting.push(SelectedRows { segment: segment.clone(), reader, rows });
                 if filters.as_ref().is_none_or(|filters| filters.are_enough(&waiting)) {
-                    units.extend(units_of(&mut waiting, filters.as_mut(), &columns, schema)?);
+                    units.extend(units_of(&mut waiting, filters.as_mut(), &read)?);
                 }
             }
         }
-        units.extend(units_of(&mut waiting, filters.as_mut(), &columns, schema)?);
+        units.extend(units_of(&mut waiting, filters.as_mut(), &read)?);
         for chunk in self.state.memtable.chunks() {
             let mut selected = selector.select_open(chunk)?;
             let before = selected.len();
@@ -204,7 +227,7 @@ impl CollectionSnapshot {
             skipped += before - selected.len();
             let rows: Vec<u32> = selected.iter().flat_map(|(_, of_bucket)| of_bucket.iter().copied()).collect();
             if !rows.is_empty() {
-                units.push(open_unit(chunk, rows, &columns, schema));
+                units.push(open_unit(chunk, rows, &read));
             }
         }
         share_cache(&mut units);
@@ -256,14 +279,15 @@ impl CollectionSnapshot {
 }
 
 /// The unit for these rows of a chunk.
-fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, columns: &Arc<Vec<String>>, schema: &Arc<Schema>) -> ScanUnit {
+fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, read: &Read) -> ScanUnit {
     let count = rows.len() as u64;
     rows.sort_unstable(); // In the order of arrival.
     let whole = count == chunk.batch.num_rows() as u64;
     ScanUnit {
         source: Source::Open { chunk: chunk.clone(), rows: (!whole).then(|| UInt32Array::from(rows)) },
-        columns: columns.clone(),
-        schema: schema.clone(),
+        columns: read.columns.clone(),
+        bounds: Arc::default(),
+        schema: read.schema.clone(),
         rows: count,
         exact: true,
         bytes: 0,
@@ -289,26 +313,26 @@ fn live_rows(segment: &Segment, reader: &SegmentReader, selected: &[SelectedBuck
 fn units_of(
     waiting: &mut Vec<SelectedRows>,
     filters: Option<&mut TextFilters<'_>>,
-    columns: &Arc<Vec<String>>,
-    schema: &Arc<Schema>,
+    read: &Read,
 ) -> Result<Vec<ScanUnit>> {
     if let Some(filters) = filters {
         filters.apply(waiting)?;
     }
     let mut units = Vec::new();
     for SelectedRows { segment, reader, rows } in waiting.drain(..) {
-        let row_bytes = reader.cached_row_bytes(columns.iter().map(String::as_str));
+        let row_bytes = reader.cached_row_bytes(read.columns.iter().map(String::as_str));
         for (filter, ranges) in rows {
             for ranges in cut(ranges) {
                 units.push(ScanUnit {
                     rows: count(&ranges),
-                    exact: filter.is_none(),
+                    exact: filter.is_none() && read.bounds.is_empty(),
                     bytes: count(&ranges).saturating_mul(row_bytes),
                     cached: true,
                     source: Source::Sealed { segment: segment.clone(), ranges, filter },
                     hidden: Arc::default(),
-                    columns: columns.clone(),
-                    schema: schema.clone(),
+                    columns: read.columns.clone(),
+                    bounds: read.bounds.clone(),
+                    schema: read.schema.clone(),
                 });
             }
         }

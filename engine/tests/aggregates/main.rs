@@ -3,6 +3,7 @@
 
 mod first_rows;
 mod members;
+mod row_bounds;
 mod scanned;
 
 use arrow::array::AsArray;
@@ -112,6 +113,7 @@ proptest! {
         // With no cache each segment is a round of its own, and rows are read past it.
         cache_bytes_max in prop_oneof![Just(0), Just(Settings::default().cache_bytes_max)],
         first in 1..400_u64,
+        bounds in (prop::option::of(-220.0..220.0), prop::option::of(-220.0..220.0)),
     ) {
         let settings = Settings { cache_bytes_max, ..Settings::default() };
         let (db, all, clock) = opened_with(life.map(|h| h * 3600), settings);
@@ -170,6 +172,7 @@ proptest! {
         let points = ScanRequest { time, meta, ..ScanRequest::default() };
         last_points(&snapshot, &points);
         first_rows::first_rows(&snapshot, &points, first);
+        row_bounds::row_bounds(&snapshot, &points, bounds);
     }
 }
 
@@ -188,16 +191,22 @@ fn an_aggregation_stops_when_it_is_not_to_go_on_and_knows_what_it_takes() {
         let snapshot = all.snapshot().unwrap();
         let at = |minute: i64| Timestamp::from_millis(start + minute * 60_000 + 1);
         assert_eq!(snapshot.time_range(), Some((at(0), at(499))));
-        let ask = |width: Option<i64>, guard: &Asked| {
+        let ask_of = |time: TimeRange, width: Option<i64>, guard: &Asked| {
             let width = width.map(|width| Precision::Ms.duration(width));
-            let request = AggregateRequest { aggregates: every_aggregate(), width, ..AggregateRequest::default() };
+            let request =
+                AggregateRequest { aggregates: every_aggregate(), time, width, ..AggregateRequest::default() };
             snapshot.aggregate_guarded(&request, guard).map(|given| given.groups.num_rows())
         };
-        let taken = |width| {
+        let ask = |width, guard: &Asked| ask_of(TimeRange::default(), width, guard);
+        let taken_of = |time, width| {
             let guard = Asked::default();
-            ask(width, &guard).unwrap();
+            ask_of(time, width, &guard).unwrap();
             guard.bytes.load(Relaxed)
         };
+        let taken = |width| taken_of(TimeRange::default(), width);
+        // What is outside the requested times takes nothing, though its buckets are looked at.
+        let (tenth, whole) = (taken_of((at(100)..at(150)).into(), Some(60_000)), taken(Some(60_000)));
+        assert!(tenth * 9 < whole, "{tenth} {whole}");
         // Bins of a millisecond: there are no more groups than rows.
         let (one, fine, hours) = (taken(None), taken(Some(1)), taken(Some(HOUR)));
         assert!(one < hours && hours < fine && fine <= 32 * 1024 * 500, "{one} {hours} {fine}");

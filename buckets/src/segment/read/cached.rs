@@ -1,7 +1,7 @@
 //! Rows of an open segment through the cache of decoded columns, a portion of some blocks at a time.
 
 use super::{ArrowError, COLUMNS_AT_ONCE, SegmentReader, failure, read_next};
-use crate::counts::to_usize;
+use crate::counts::{to_number, to_usize};
 use crate::meta::column_of_keys;
 use crate::schema::FieldType;
 use crate::segment::SegmentError;
@@ -19,6 +19,8 @@ const BLOCK_ROWS: u64 = 8192;
 const BLOCK_BYTES_MAX: usize = 2 * size_of::<u128>() * to_usize(BLOCK_ROWS);
 /// Maximum number of blocks per portion, which is what is held of each column at a time.
 const PORTION_BLOCKS: u64 = 16;
+/// Rows of pieces shorter than this on average are picked one by one, rather than cut out as slices.
+const SLICE_ROWS_MIN: usize = 16;
 /// The column of metas is read from the file, rather than built from the directory, if there are fewer rows per meta than this and
 /// more than [`METAS_MADE_MAX`] metas.
 const ROWS_A_META_MIN: u64 = 16;
@@ -279,6 +281,10 @@ fn cut(ranges: &[Range<u64>]) -> (Vec<u64>, VecDeque<(usize, Range<usize>)>) {
 }
 
 fn join(blocks: &[ArrayRef], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
+    let rows: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+    if pieces.len() > blocks.len() && rows < pieces.len() * SLICE_ROWS_MIN {
+        return pick(blocks, pieces);
+    }
     let slice = |(block, piece): &(usize, Range<usize>)| {
         let block = blocks.get(*block).filter(|block| piece.end <= block.len());
         block.map(|block| block.slice(piece.start, piece.len()))
@@ -286,6 +292,22 @@ fn join(blocks: &[ArrayRef], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRe
     let slices: Option<Vec<ArrayRef>> = pieces.iter().map(slice).collect();
     let slices = slices.ok_or_else(|| ArrowError::ParquetError("a block was not read".to_owned()))?;
     match slices.as_slice() {
+        [one] => Ok(one.clone()),
+        several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>()),
+    }
+}
+
+/// The rows of short pieces, those of one block at a time.
+fn pick(blocks: &[ArrayRef], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
+    let mut picked = Vec::new();
+    for pieces in pieces.chunk_by(|(a, _), (b, _)| a == b) {
+        let Some((block, _)) = pieces.first() else { continue };
+        let rows: UInt32Array = pieces.iter().flat_map(|(_, piece)| piece.clone().map(to_number)).collect();
+        let block = blocks.get(*block).filter(|block| pieces.iter().all(|(_, piece)| piece.end <= block.len()));
+        let block = block.ok_or_else(|| ArrowError::ParquetError("a block was not read".to_owned()))?;
+        picked.push(take(block, &rows, None)?);
+    }
+    match picked.as_slice() {
         [one] => Ok(one.clone()),
         several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>()),
     }

@@ -26,7 +26,8 @@ pub trait MetaFilter: Debug + Send + Sync {
     }
 }
 
-/// Bounds of a numeric field, both inclusive. Buckets without a value within them are skipped; rows are not filtered.
+/// Bounds of a numeric field, both inclusive. Buckets without a value within them are skipped, and so are other rows outside them where
+/// that saves reading; the rest of these rows is returned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldBound {
     /// The field's name.
@@ -46,7 +47,7 @@ pub struct ScanRequest {
     pub time: TimeRange,
     /// Selects metas; all if `None`. Exact.
     pub meta: Option<Arc<dyn MetaFilter>>,
-    /// Bounds of numeric fields, used only to skip buckets.
+    /// Bounds of numeric fields, used only to skip buckets and rows.
     pub bounds: Vec<FieldBound>,
     /// Conditions on texts, used only to skip blocks without a matching row, according to the n-gram filters of segments.
     pub texts: Vec<TextCondition>,

@@ -1,0 +1,108 @@
+//! Rows whose fields are within bounds, found before the other columns are read.
+
+use super::FieldBound;
+use crate::error::Result;
+use crate::snapshot::row_filter::RowFilter;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{Float64Type, Int64Type};
+use ebbtide_buckets::{Schema, SegmentReader, time_values, to_usize};
+use std::ops::Range;
+
+/// Only if at most one in this number of rows is within the bounds, the other rows are left out.
+const ROWS_A_MATCH_MIN: u64 = 8;
+
+/// The rows of a unit that are within bounds and visible.
+pub(super) struct Found {
+    pub(super) ranges: Vec<Range<u64>>,
+    /// Rows that are hidden because they are expired.
+    pub(super) hidden: u64,
+}
+
+/// Finds the rows of these ranges that the filter lets through, and whose fields are within the bounds. `None` if they are so many
+/// that reading all rows takes less time.
+pub(super) fn find(
+    reader: &SegmentReader,
+    schema: &Schema,
+    bounds: &[FieldBound],
+    filter: Option<RowFilter>,
+    ranges: &[Range<u64>],
+) -> Result<Option<Found>> {
+    let mut columns: Vec<String> = Vec::new();
+    let time = filter.map(|_| schema.time.clone());
+    for name in bounds.iter().map(|bound| bound.field.clone()).chain(time) {
+        if !columns.contains(&name) {
+            columns.push(name);
+        }
+    }
+    let mut rest = ranges.iter().cloned();
+    let mut range = rest.next().unwrap_or_default();
+    let mut found = Found { ranges: Vec::new(), hidden: 0 };
+    let (mut seen, mut kept) = (0, 0);
+    for batch in reader.read(&columns, schema, ranges, super::BATCH_ROWS)? {
+        let batch = batch?;
+        let mut matching = within_all(&batch, bounds);
+        if let Some(filter) = filter {
+            let times = batch.column_by_name(&schema.time).map(time_values).transpose()?.unwrap_or_default();
+            let (visible, hidden) = filter.mask(times);
+            found.hidden += hidden;
+            matching = &matching & &visible;
+        }
+        let mut at = 0;
+        while at < batch.num_rows() {
+            while range.is_empty() {
+                let Some(next) = rest.next() else { return Ok(None) };
+                range = next;
+            }
+            let count = to_usize(range.end - range.start).min(batch.num_rows() - at);
+            for (start, end) in matching.slice(at, count).set_slices() {
+                kept += (end - start) as u64;
+                let rows = range.start + start as u64..range.start + end as u64;
+                match found.ranges.last_mut() {
+                    Some(last) if last.end == rows.start => last.end = rows.end,
+                    _ => found.ranges.push(rows),
+                }
+            }
+            range.start += count as u64;
+            at += count;
+        }
+        seen += batch.num_rows() as u64;
+        if kept * ROWS_A_MATCH_MIN > seen {
+            return Ok(None);
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Which rows are within all of the bounds.
+fn within_all(batch: &RecordBatch, bounds: &[FieldBound]) -> BooleanBuffer {
+    let mut all: Option<BooleanBuffer> = None;
+    for bound in bounds {
+        let Some(column) = batch.column_by_name(&bound.field) else { continue };
+        let within = within(column, bound);
+        all = Some(all.map_or_else(|| within.clone(), |all| &all & &within));
+    }
+    all.unwrap_or_else(|| BooleanBuffer::new_set(batch.num_rows()))
+}
+
+/// Which values are within a bound. It agrees with the statistics of buckets: a null is not, NaN is, and zeros are equal.
+fn within(column: &ArrayRef, bound: &FieldBound) -> BooleanBuffer {
+    let (min, max) = (bound.min.unwrap_or(f64::NEG_INFINITY), bound.max.unwrap_or(f64::INFINITY));
+    let outside = |value: f64| (value < min) | (value > max);
+    let rows = column.len();
+    let within = if let Some(doubles) = column.as_primitive_opt::<Float64Type>() {
+        let values = doubles.values();
+        BooleanBuffer::collect_bool(rows, |row| !outside(values[row]))
+    } else if let Some(ints) = column.as_primitive_opt::<Int64Type>() {
+        let values = ints.values();
+        // Beyond 2^53 rounding could move a number past a bound.
+        #[expect(clippy::cast_precision_loss, reason = "only whole numbers that a double holds are compared")]
+        BooleanBuffer::collect_bool(rows, |row| values[row].unsigned_abs() >= 1 << 53 || !outside(values[row] as f64))
+    } else {
+        return BooleanBuffer::new_set(rows);
+    };
+    match column.nulls() {
+        Some(nulls) => &within & nulls.inner(),
+        None => within,
+    }
+}

@@ -1,0 +1,85 @@
+//! A scan with bounds of fields returns all visible rows that are within them, and no row that is not visible.
+
+use crate::{document, opened};
+use ebbtide::buckets::value_at;
+use ebbtide::ttl::Value;
+use ebbtide::{CollectionSnapshot, FieldBound, ScanRequest};
+use std::collections::BTreeMap;
+
+/// Rows as text, each with how often it is there, and the rows hidden while they were read.
+fn rows(
+    snapshot: &CollectionSnapshot,
+    request: &ScanRequest,
+    wanted: &dyn Fn(&Value) -> bool,
+    field: &str,
+) -> (BTreeMap<String, usize>, u64) {
+    let (units, report) = snapshot.scan_reported(request).unwrap();
+    let mut rows = BTreeMap::new();
+    for batch in units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap) {
+        let column = batch.column_by_name(field).unwrap();
+        for row in (0..batch.num_rows()).filter(|row| wanted(&value_at(column, *row))) {
+            let cells: Vec<Value> = batch.columns().iter().map(|column| value_at(column, row)).collect();
+            *rows.entry(format!("{cells:?}")).or_default() += 1;
+        }
+    }
+    (rows, report.rows_hidden + units.iter().map(|unit| unit.rows_hidden()).sum::<u64>())
+}
+
+/// NaN is the greatest, and there is one zero.
+fn is_within(value: &Value, bound: &FieldBound) -> bool {
+    match value {
+        Value::Int(i) => bound.min.is_none_or(|min| *i as f64 >= min) && bound.max.is_none_or(|max| *i as f64 <= max),
+        Value::Double(d) if d.is_nan() => bound.max.is_none(),
+        Value::Double(d) => bound.min.is_none_or(|min| *d >= min) && bound.max.is_none_or(|max| *d <= max),
+        _ => false,
+    }
+}
+
+/// Compares scans with bounds of each field with a scan without.
+pub(crate) fn row_bounds(snapshot: &CollectionSnapshot, request: &ScanRequest, (min, max): (Option<f64>, Option<f64>)) {
+    for field in ["d", "i", "x"] {
+        let bound = FieldBound { field: field.to_owned(), min, max };
+        let within = |value: &Value| is_within(value, &bound);
+        let bounded = ScanRequest { bounds: vec![bound.clone()], ..request.clone() };
+        let (all, _) = rows(snapshot, request, &|_| true, field);
+        let (returned, hidden) = rows(snapshot, &bounded, &|_| true, field);
+        for (row, count) in &returned {
+            assert!(all.get(row).is_some_and(|visible| visible >= count), "{row} is not visible that often: {bound:?}");
+        }
+        assert_eq!(
+            rows(snapshot, &bounded, &within, field).0,
+            rows(snapshot, request, &within, field).0,
+            "rows within {bound:?}"
+        );
+        // With the field alone no rows are left out.
+        let alone = ScanRequest { projection: Some(vec![field.to_owned()]), ..bounded };
+        assert_eq!(rows(snapshot, &alone, &|_| true, field).1, hidden, "hidden rows, {bound:?}");
+    }
+}
+
+#[test]
+fn rows_outside_bounds_are_left_out_where_few_are_within() {
+    let (db, all, _clock) = opened(None);
+    let documents: Vec<Value> =
+        (0..20_000).map(|at| document((at / 5, (at % 5) as u8, 42, (at * 7 % 1000) as i32))).collect();
+    all.insert_documents(&documents).unwrap();
+    db.flush().unwrap();
+    let snapshot = all.snapshot().unwrap();
+    let returned = |bounds: Vec<FieldBound>| {
+        let request = ScanRequest { bounds, ..ScanRequest::default() };
+        let units = snapshot.scan(&request).unwrap();
+        let batches = units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap);
+        let read: usize = batches.map(|batch| batch.num_rows()).sum();
+        (read, units.iter().all(|unit| unit.rows_exact()))
+    };
+    let of = |field: &str, min, max| FieldBound { field: field.to_owned(), min, max };
+    assert_eq!(returned(vec![]), (20_000, true));
+    assert_eq!(returned(vec![of("i", Some(990.0), None)]), (200, false));
+    assert_eq!(returned(vec![of("i", Some(990.0), Some(990.0))]), (20, false));
+    assert_eq!(returned(vec![of("d", None, Some(0.45))]), (100, false));
+    assert_eq!(returned(vec![of("i", Some(990.0), None), of("d", Some(99.5), None)]), (100, false));
+    assert_eq!(returned(vec![of("i", Some(990.0), None), of("d", None, Some(1.0))]), (0, false));
+    // Every second row: reading all of them takes less time.
+    assert_eq!(returned(vec![of("i", Some(500.0), None)]), (20_000, false));
+    row_bounds(&snapshot, &ScanRequest::default(), (Some(10.0), Some(20.0)));
+}
