@@ -9,6 +9,7 @@
 //! before anything is decoded, and no decoder ever sees bytes that were not written by [`Sealer::encode`].
 
 mod accumulator;
+mod block;
 mod bounds;
 mod cache;
 pub(crate) mod decimals;

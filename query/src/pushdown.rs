@@ -1,5 +1,5 @@
 //! Decides which of a statement's filters the engine applies: those that select metas or a range of times, or that skip
-//! buckets by a field's bounds, or rows by the texts that they must contain.
+//! buckets and rows by a field's bounds, or rows by the texts that they must contain.
 
 mod texts;
 

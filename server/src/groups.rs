@@ -239,10 +239,8 @@ pub(crate) fn counted(snapshot: &CollectionSnapshot, query: &Query, limits: &Lim
     })
 }
 
-/// A result of the engine.
+/// A result of the engine: rows by meta, and those of one meta by time.
 struct Part {
-    /// Its rows in the order of their times, if that matters.
-    order: Option<Vec<usize>>,
     rows: usize,
     starts_ms: Vec<i64>,
     /// The distinct metas, and which one each row has.
@@ -266,12 +264,6 @@ impl Part {
             Some(_) => columns.next().map(time_values).transpose().map_err(ebbtide::Error::from)?,
             None => None,
         };
-        let has_edges = request.aggregates.iter().any(|a| matches!(a, Aggregate::First(_) | Aggregate::Last(_)));
-        let order = starts.filter(|_| has_edges).map(|starts| {
-            let mut order: Vec<usize> = (0..rows).collect();
-            order.sort_by_key(|row| starts[*row]);
-            order
-        });
         let starts_ms = starts.unwrap_or_default().iter().map(|start| start.div_euclid(per_ms)).collect();
         let (_, meta_numbers) = keys_of_column(metas, rows);
         let mut distinct = Vec::new();
@@ -283,13 +275,7 @@ impl Part {
         }
         let mut figure = || columns.next().map(Figures::of);
         let figures = aggregates.iter().map(|aggregate| aggregate.as_ref().and_then(|_| figure())).collect();
-        Ok(Part { order, rows, starts_ms, metas: distinct, meta_numbers, figures })
-    }
-}
-
-impl Part {
-    fn row(&self, window: usize) -> usize {
-        self.order.as_ref().map_or(window, |order| order[window])
+        Ok(Part { rows, starts_ms, metas: distinct, meta_numbers, figures })
     }
 }
 
@@ -299,11 +285,11 @@ impl WindowFigures for Part {
     }
 
     fn start_ms(&self, window: usize) -> i64 {
-        self.starts_ms.get(self.row(window)).copied().unwrap_or(0)
+        self.starts_ms.get(window).copied().unwrap_or(0)
     }
 
     fn meta(&self, window: usize) -> usize {
-        self.meta_numbers[self.row(window)] as usize
+        self.meta_numbers[window] as usize
     }
 
     fn metas(&self) -> &[Option<RawBson>] {
@@ -311,7 +297,7 @@ impl WindowFigures for Part {
     }
 
     fn figure(&self, window: usize, figure: usize) -> Option<FigureValue> {
-        self.figures.get(figure)?.as_ref()?.at(self.row(window))
+        self.figures.get(figure)?.as_ref()?.at(window)
     }
 }
 

@@ -122,7 +122,7 @@ impl Query {
         self.time_order(&snapshot.schema().time).is_some()
     }
 
-    /// Bounds of fields, which skip buckets.
+    /// Bounds of fields, which skip buckets and rows.
     fn field_bounds(&self, snapshot: &CollectionSnapshot) -> Vec<FieldBound> {
         let schema = snapshot.schema();
         let is_number = |name: &&str| {
@@ -276,10 +276,11 @@ impl Measurements {
             None => self.snapshot.scan(&self.request(first, last))?,
         };
         for unit in units {
+            // Rows that are skipped count too: where more of them match, a slice would have too many documents.
+            rows += unit.rows_estimate();
             for batch in unit.read()? {
                 deadline.check()?;
                 let batch = batch?;
-                rows += batch.num_rows() as u64;
                 let begin = found.len();
                 self.collect(&batch, &mut found)?;
                 bytes += found[begin..].iter().map(size).sum::<usize>();

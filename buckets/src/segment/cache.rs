@@ -1,7 +1,7 @@
 //! What is kept of open segments for the queries that come next: decoded columns, and documents that were found.
 
+use super::block::Block;
 use crate::keyed::StoredDocument;
-use arrow::array::{Array, ArrayRef};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ const DOCUMENTS: usize = usize::MAX - 1;
 
 #[derive(Debug, Clone)]
 enum Kept {
-    Column(ArrayRef),
+    Column(Block),
     Document(Arc<KeptDocument>),
 }
 
@@ -50,7 +50,7 @@ pub struct FoundDocument {
 impl Kept {
     fn bytes(&self) -> usize {
         match self {
-            Kept::Column(block) => block.get_array_memory_size(),
+            Kept::Column(block) => block.bytes(),
             // With the entry in the map and the counts of what is shared.
             Kept::Document(kept) => {
                 size_of::<KeptDocument>() + kept.key.len() + kept.found.document.document.len() + 128
@@ -93,7 +93,7 @@ impl BlockCache {
     }
 
     /// The blocks of some keys, where they are cached.
-    pub(super) fn get(&self, keys: impl Iterator<Item = Key>) -> Vec<Option<ArrayRef>> {
+    pub(super) fn get(&self, keys: impl Iterator<Item = Key>) -> Vec<Option<Block>> {
         let mut generations = self.lock();
         let column = |kept| match kept {
             Kept::Column(block) => Some(block),
@@ -103,7 +103,7 @@ impl BlockCache {
     }
 
     /// Keeps a block.
-    pub(super) fn put(&self, key: Key, block: ArrayRef) {
+    pub(super) fn put(&self, key: Key, block: Block) {
         self.keep(key, Kept::Column(block));
     }
 

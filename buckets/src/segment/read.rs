@@ -9,6 +9,7 @@ pub use batches::{SegmentBatches, StoredBatches};
 pub(super) use tail::tail_checksum_at;
 pub(crate) use tail::{Tail, directory_len, read_tail};
 
+use super::block::{Block, cached_width};
 use super::cache::BlockCache;
 use super::directory::{self, Directory};
 use super::file_types::{FileType, FileTypes};
@@ -67,6 +68,8 @@ struct Inner {
     data_end: u64,
     checksum: u32,
     few_texts: OnceLock<HashSet<usize>>,
+    /// For each column the bytes of a value in the cache, once they were asked for.
+    widths: Vec<OnceLock<Option<usize>>>,
 }
 
 impl Inner {
@@ -142,6 +145,7 @@ impl SegmentReader {
         footer_checks::check(&metadata, rows, data_end)
             .map_err(|message| bad(footer_at, format!("footer: {message}")))?;
         let metadata = asserted(|| arrow_metadata(metadata)).map_err(|e| bad(footer_at, format!("footer: {e}")))?;
+        let widths = metadata.schema().fields().iter().map(|_| OnceLock::new()).collect();
         let inner = Inner {
             name: name.to_owned(),
             file,
@@ -152,6 +156,7 @@ impl SegmentReader {
             data_end,
             checksum,
             few_texts: OnceLock::new(),
+            widths,
         };
         Ok(SegmentReader(Arc::new(inner), None))
     }
@@ -173,12 +178,26 @@ impl SegmentReader {
     fn cached_width(&self, column: &str) -> Option<usize> {
         let schema = self.0.metadata.schema();
         let (at, field) = schema.column_with_name(column)?;
-        match field.data_type() {
+        *self.0.widths.get(at)?.get_or_init(|| match field.data_type() {
             DataType::Utf8View if self.schema().meta.as_deref() != Some(column) => {
                 self.0.few_texts().contains(&at).then_some(size_of::<u128>())
             }
-            ty => ty.primitive_width(),
+            ty => cached_width(ty, self.range(column, ty)),
+        })
+    }
+
+    /// The least and the greatest stored number of a column of whole numbers, as far as the directory knows.
+    fn range(&self, column: &str, ty: &DataType) -> Option<(i64, i64)> {
+        let directory = self.directory();
+        if column == self.schema().time {
+            let times = (0..directory.bucket_count()).map(|bucket| (directory.first(bucket), directory.last(bucket)));
+            return times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
+        let scale = match ty {
+            DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => i32::from(*scale),
+            _ => 0,
+        };
+        directory.stats(column)?.range(scale)
     }
 
     /// The same segment without the cache, for readers that read everything once.
@@ -264,14 +283,14 @@ impl SegmentReader {
     fn cached_filter(&self, at: usize) -> Option<UInt8Array> {
         let (cache, segment) = self.1.as_ref()?;
         let cached = cache.get(std::iter::once((*segment, FILTERS + at, 0))).pop().flatten()?;
-        cached.as_primitive_opt::<UInt8Type>().cloned()
+        cached.plain()?.as_primitive_opt::<UInt8Type>().cloned()
     }
 
     /// Reads the bytes of a filter; the cache keeps them if asked to.
     fn filter(&self, at: usize, place: &FilterPlace, keep: bool) -> Result<UInt8Array, SegmentError> {
         let bytes = UInt8Array::new(Buffer::from(self.0.read(place.offset, to_usize(place.length))?).into(), None);
         if let Some((cache, segment)) = self.1.as_ref().filter(|_| keep) {
-            cache.put((*segment, FILTERS + at, 0), Arc::new(bytes.clone()));
+            cache.put((*segment, FILTERS + at, 0), Block::Plain(Arc::new(bytes.clone())));
         }
         Ok(bytes)
     }
@@ -306,9 +325,9 @@ impl SegmentReader {
             return Some(make());
         };
         let key = (*segment, METAS, 0);
-        cache.get(std::iter::once(key)).pop().flatten().or_else(|| {
+        cache.get(std::iter::once(key)).pop().flatten().and_then(Block::plain).or_else(|| {
             let metas = make();
-            cache.put(key, metas.clone());
+            cache.put(key, Block::Plain(metas.clone()));
             Some(metas)
         })
     }

@@ -3,7 +3,7 @@
 use super::Result;
 use super::memory::Memory;
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
-use crate::expression::{Expression, Value};
+use crate::expression::{Expression, ExpressionError, Value};
 use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
@@ -72,6 +72,9 @@ impl Grouping {
             document.append(cstr!("_id"), id.as_raw_bson_ref());
             for ((name, kind, _), accumulator) in group.fields.iter().zip(accumulators) {
                 document.append(name, accumulator.finish(kind)?.as_raw_bson_ref());
+            }
+            if document.is_too_long() {
+                return Err(ExpressionError::new(10334, "a group's document has 2 GiB; the limit is 16 MiB"));
             }
             documents.push(document.finish());
         }

@@ -23,7 +23,7 @@ use std::collections::hash_map::{self, HashMap};
 /// About the bytes of an object as `_id`.
 const ID_BYTES: usize = 64;
 
-/// Windows of time with the figures of each; in the order of their times, if a figure is of the first or last document.
+/// Windows of time with the figures of each; those of one meta in the order of their times.
 pub trait WindowFigures {
     /// How many there are.
     fn count(&self) -> usize;
@@ -248,11 +248,6 @@ impl GroupPlan {
         self.width_ms
     }
 
-    /// Whether a figure is of the first or last document.
-    fn has_edges(&self) -> bool {
-        self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)))
-    }
-
     /// The groups that the next stages keep; `None` if they may need all.
     #[must_use]
     pub fn first_groups(&self) -> Option<FirstGroups> {
@@ -299,7 +294,7 @@ impl GroupPlan {
     /// not tell what comes out document by document.
     #[must_use]
     pub fn fold(&self, parts: &[impl WindowFigures], now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
-        let has_edges = self.has_edges();
+        let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
         // Groups in the order in which they are found, and their numbers in that of their `_id`.
         let mut groups: Vec<GroupOfWindows> = Vec::new();
         let mut numbers: BTreeMap<Vec<u8>, usize> = BTreeMap::new();

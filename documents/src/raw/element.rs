@@ -112,7 +112,7 @@ impl<'d> Element<'d> {
     }
 }
 
-/// What a document has under a name; nothing also if it is no BSON up to there.
+/// What a document has under a name. Values before it are passed over without an examination of their content.
 pub(crate) fn get<'d>(document: &'d RawDocument, name: &str) -> Option<RawBsonRef<'d>> {
     let mut elements = Elements::of(document);
     loop {

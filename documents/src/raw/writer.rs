@@ -51,10 +51,16 @@ impl DocumentWriter {
         self.bytes.extend(value);
     }
 
+    /// Whether it has more bytes than BSON can say.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        i32::try_from(self.bytes.len() + 1).is_err()
+    }
+
     /// The document.
     ///
     /// # Panics
-    /// If it has 2 GiB.
+    /// If it is too long.
     #[must_use]
     pub fn finish(mut self) -> RawDocumentBuf {
         self.bytes.push(0);

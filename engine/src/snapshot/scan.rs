@@ -17,7 +17,7 @@ use crate::segment::Segment;
 use crate::sync::{AtomicU64, Ordering};
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
-use ebbtide_buckets::{Chunk, Schema, SegmentReader, adapt_to, time_values};
+use ebbtide_buckets::{Chunk, FieldType, Schema, SegmentReader, adapt_to, time_values};
 use first_rows::FirstBuckets;
 use selection::{BucketSelector, SelectedBucket};
 use std::collections::HashMap;
@@ -115,7 +115,7 @@ impl ScanUnit {
                     (reader, true) => reader,
                     (reader, false) => reader.without_cache(),
                 };
-                let found = match self.cached && !self.bounds.is_empty() {
+                let found = match self.cached && !self.bounds.is_empty() && !reader.is_remote() {
                     true => row_bounds::find(&reader, &self.schema, &self.bounds, *filter, ranges)?,
                     false => None,
                 };
@@ -124,6 +124,11 @@ impl ScanUnit {
                     None => (ranges, *filter),
                 };
                 self.hidden.fetch_add(found.as_ref().map_or(0, |found| found.hidden), Ordering::Relaxed);
+                if ranges.is_empty() {
+                    // Who reads it can stop between batches.
+                    let empty = RecordBatch::new_empty(self.schema.arrow_columns(&self.columns)?);
+                    return Ok(Box::new(std::iter::once(Ok(empty))));
+                }
                 let Some(filter) = filter else {
                     let batches = reader.read(&self.columns, &self.schema, ranges, BATCH_ROWS)?;
                     return Ok(Box::new(batches.map(|b| b.map_err(Error::from))));
@@ -175,7 +180,13 @@ impl Read {
     fn new(snapshot: &CollectionSnapshot, request: &ScanRequest) -> Result<Read> {
         let columns = snapshot.columns(request)?;
         let is_bounded = |column: &String| request.bounds.iter().any(|bound| bound.field == *column);
-        let bounds = if columns.iter().all(is_bounded) { Vec::new() } else { request.bounds.clone() };
+        let is_number = |ty: &FieldType| matches!(ty, FieldType::Int64 | FieldType::Double);
+        let fields = &snapshot.schema().fields;
+        let is_field = |bound: &&FieldBound| fields.iter().any(|(name, ty)| *name == bound.field && is_number(ty));
+        let bounds = match columns.iter().all(is_bounded) {
+            true => Vec::new(),
+            false => request.bounds.iter().filter(is_field).cloned().collect(),
+        };
         let (columns, bounds, schema) = (Arc::new(columns), Arc::new(bounds), snapshot.state.schema.clone());
         Ok(Read { columns, bounds, schema })
     }

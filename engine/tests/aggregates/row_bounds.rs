@@ -2,7 +2,7 @@
 
 use crate::{document, opened};
 use ebbtide::buckets::value_at;
-use ebbtide::ttl::Value;
+use ebbtide::ttl::{Timestamp, Value};
 use ebbtide::{CollectionSnapshot, FieldBound, ScanRequest};
 use std::collections::BTreeMap;
 
@@ -51,9 +51,58 @@ pub(crate) fn row_bounds(snapshot: &CollectionSnapshot, request: &ScanRequest, (
             rows(snapshot, request, &within, field).0,
             "rows within {bound:?}"
         );
+        // Of other columns, in another order, without the time and the field.
+        let columns = ScanRequest { projection: Some(vec!["word".to_owned(), "sensor".to_owned()]), ..bounded.clone() };
+        let units = snapshot.scan(&columns).unwrap();
+        let batches = units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap);
+        let count: usize = batches.map(|batch| batch.num_rows()).sum();
+        assert_eq!(count, returned.values().sum::<usize>(), "{bound:?}");
         // With the field alone no rows are left out.
         let alone = ScanRequest { projection: Some(vec![field.to_owned()]), ..bounded };
         assert_eq!(rows(snapshot, &alone, &|_| true, field).1, hidden, "hidden rows, {bound:?}");
+    }
+}
+
+#[test]
+fn whole_numbers_that_no_double_holds_and_both_zeros_are_within_their_bounds() {
+    let (db, all, _clock) = opened(None);
+    let edge = 1_i64 << 53;
+    let sparse = [edge - 1, edge, edge + 1, edge + 2, -edge, -edge - 1, i64::MAX, i64::MIN];
+    let measurement = |at: i64| {
+        let int = sparse.get(at as usize).copied().unwrap_or(at % 7);
+        let double = match at {
+            0 => 0.0,
+            1 => -0.0,
+            2 => f64::NAN,
+            3 => f64::INFINITY,
+            4 => f64::NEG_INFINITY,
+            _ => 1.5,
+        };
+        let t = Timestamp::from_millis(1_704_067_200_000 + at * 1_000);
+        Value::Object(vec![
+            ("t".into(), Value::Date(t)),
+            ("sensor".into(), Value::from("a")),
+            ("i".into(), Value::Int(int)),
+            ("d".into(), Value::Double(double)),
+            ("x".into(), Value::Double(at as f64)),
+        ])
+    };
+    all.insert_documents(&(0..2_000).map(measurement).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    let snapshot = all.snapshot().unwrap();
+    let edge = edge as f64;
+    for bound in [
+        (Some(edge), None),
+        (Some(edge + 2.0), None),
+        (None, Some(-edge)),
+        (Some(edge - 1.0), Some(edge - 1.0)),
+        (Some(0.0), Some(0.0)),
+        (Some(-0.0), Some(-0.0)),
+        (Some(1.6), None),
+        (None, Some(-0.0)),
+        (Some(f64::INFINITY), None),
+    ] {
+        row_bounds(&snapshot, &ScanRequest::default(), bound);
     }
 }
 
@@ -79,6 +128,9 @@ fn rows_outside_bounds_are_left_out_where_few_are_within() {
     assert_eq!(returned(vec![of("d", None, Some(0.45))]), (100, false));
     assert_eq!(returned(vec![of("i", Some(990.0), None), of("d", Some(99.5), None)]), (100, false));
     assert_eq!(returned(vec![of("i", Some(990.0), None), of("d", None, Some(1.0))]), (0, false));
+    // A bound that no field has excludes nothing.
+    assert_eq!(returned(vec![of("none", Some(1.0), None)]), (20_000, true));
+    assert_eq!(returned(vec![of("word", Some(1.0), None)]), (20_000, true));
     // Every second row: reading all of them takes less time.
     assert_eq!(returned(vec![of("i", Some(500.0), None)]), (20_000, false));
     row_bounds(&snapshot, &ScanRequest::default(), (Some(10.0), Some(20.0)));

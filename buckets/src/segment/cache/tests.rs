@@ -1,5 +1,5 @@
 use super::*;
-use arrow::array::Int64Array;
+use arrow::array::{Array, ArrayRef, Int64Array};
 use std::sync::Arc;
 
 fn block(first: i64) -> ArrayRef {
@@ -15,7 +15,7 @@ fn what_is_used_outlives_what_is_not_and_the_budget_is_kept() {
     let budget = 10 * block(0).get_array_memory_size();
     let cache = BlockCache::new(budget);
     for number in 0..100_u64 {
-        cache.put((0, 0, number), block(0));
+        cache.put((0, 0, number), Block::Plain(block(0)));
         assert!(held(&cache, 0), "block 0 is used all the time, and gone after {number}");
         let inside = cache.lock();
         let bytes: usize = inside.0.iter().flat_map(|generation| generation.kept.values()).map(Kept::bytes).sum();
@@ -28,7 +28,7 @@ fn what_is_used_outlives_what_is_not_and_the_budget_is_kept() {
 #[test]
 fn a_block_that_is_put_twice_counts_once() {
     let cache = BlockCache::new(usize::MAX);
-    (0..3).for_each(|_| cache.put((0, 0, 7), block(0)));
+    (0..3).for_each(|_| cache.put((0, 0, 7), Block::Plain(block(0))));
     let held: usize = cache.lock().0.iter().map(|generation| generation.bytes).sum();
     assert_eq!(held, block(0).get_array_memory_size());
 }
@@ -39,7 +39,7 @@ fn what_fits_is_found_each_time_that_all_of_it_is_read() {
     let cache = BlockCache::new(80 * size);
     let fitting = (cache.room() / size) as u64 - 1;
     for number in 0..fitting {
-        cache.put((0, 0, number), block(0));
+        cache.put((0, 0, number), Block::Plain(block(0)));
     }
     for round in 0..20 {
         let lost: Vec<u64> = (0..fitting).filter(|number| !held(&cache, *number)).collect();
@@ -50,7 +50,7 @@ fn what_fits_is_found_each_time_that_all_of_it_is_read() {
 #[test]
 fn a_cache_without_a_budget_keeps_nothing() {
     let cache = BlockCache::new(0);
-    cache.put((0, 0, 1), block(1));
+    cache.put((0, 0, 1), Block::Plain(block(1)));
     assert!(!held(&cache, 1));
 }
 
@@ -58,6 +58,6 @@ fn a_cache_without_a_budget_keeps_nothing() {
 fn segments_get_numbers_of_their_own() {
     let cache = BlockCache::new(1 << 20);
     let (a, b) = (cache.number(), cache.number());
-    cache.put((a, 0, 0), block(1));
+    cache.put((a, 0, 0), Block::Plain(block(1)));
     assert!(a != b && cache.get(std::iter::once((b, 0, 0)))[0].is_none());
 }

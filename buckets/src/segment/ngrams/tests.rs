@@ -252,7 +252,10 @@ fn a_filter_that_excludes_a_text_is_reported() {
     let mut forged = vec![0; bytes];
     forged[..4].copy_from_slice(&to_number(bytes - 4).to_le_bytes());
     forged[4] = 1;
-    cache.put((0, crate::segment::read::FILTERS, 0), Arc::new(UInt8Array::from(forged)));
+    cache.put(
+        (0, crate::segment::read::FILTERS, 0),
+        crate::segment::block::Block::Plain(Arc::new(UInt8Array::from(forged))),
+    );
     let error = reader.verify_filters().unwrap_err();
     assert!(error.message.contains("the filter of column 'message' excludes the text of row "), "{error}");
 }

@@ -5,6 +5,7 @@ use crate::counts::{to_number, to_usize};
 use crate::meta::column_of_keys;
 use crate::schema::FieldType;
 use crate::segment::SegmentError;
+use crate::segment::block::{Block, join_narrow};
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{Field, Schema as ArrowSchema};
@@ -51,7 +52,7 @@ struct Portion {
 
 /// The source of a column.
 enum Source {
-    Blocks(Vec<ArrayRef>),
+    Blocks(Vec<Block>),
     /// Metas from the directory, and for each row which one it has.
     Metas(ArrayRef, UInt32Array),
     /// Its pages, decoded together with all other such columns.
@@ -153,7 +154,7 @@ impl CachedBatches {
     }
 
     /// The given blocks of each column that is cached, from the cache or newly decoded.
-    fn blocks(&self, blocks: &[u64]) -> Result<Vec<Vec<ArrayRef>>, SegmentError> {
+    fn blocks(&self, blocks: &[u64]) -> Result<Vec<Vec<Block>>, SegmentError> {
         let Some((cache, segment)) = &self.reader.1 else { return Ok(Vec::new()) };
         let cached: Vec<_> = self.present.iter().filter(|(name, _)| self.is_cached(name)).cloned().collect();
         let number = |name: &str| self.reader.0.metadata.schema().index_of(name).unwrap_or(usize::MAX);
@@ -173,10 +174,11 @@ impl CachedBatches {
                 let batch = self.next_of(&mut pages, range.end - range.start)?;
                 for (column, (name, _)) in columns.iter().zip(&wanted) {
                     let decoded = named(&batch, name).map_err(|e| self.failure(&e))?;
-                    if decoded.get_array_memory_size() <= BLOCK_BYTES_MAX {
-                        cache.put((*segment, numbers[*column], blocks[*block]), decoded.clone());
+                    let kept = Block::of(&decoded);
+                    if kept.bytes() <= BLOCK_BYTES_MAX {
+                        cache.put((*segment, numbers[*column], blocks[*block]), kept);
                     }
-                    found[column * blocks.len() + block] = Some(decoded);
+                    found[column * blocks.len() + block] = Some(Block::Plain(decoded));
                 }
             }
         }
@@ -280,34 +282,28 @@ fn cut(ranges: &[Range<u64>]) -> (Vec<u64>, VecDeque<(usize, Range<usize>)>) {
     (blocks, pieces)
 }
 
-fn join(blocks: &[ArrayRef], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
-    let rows: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
-    if pieces.len() > blocks.len() && rows < pieces.len() * SLICE_ROWS_MIN {
-        return pick(blocks, pieces);
+fn join(blocks: &[Block], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
+    if blocks.iter().any(|block| matches!(block, Block::Narrow(_))) {
+        return join_narrow(blocks, pieces);
     }
-    let slice = |(block, piece): &(usize, Range<usize>)| {
-        let block = blocks.get(*block).filter(|block| piece.end <= block.len());
-        block.map(|block| block.slice(piece.start, piece.len()))
+    let plain = |block: usize, end: usize| match blocks.get(block) {
+        Some(Block::Plain(array)) if end <= array.len() => Ok(array),
+        _ => Err(ArrowError::ParquetError("a block was not read".to_owned())),
     };
-    let slices: Option<Vec<ArrayRef>> = pieces.iter().map(slice).collect();
-    let slices = slices.ok_or_else(|| ArrowError::ParquetError("a block was not read".to_owned()))?;
-    match slices.as_slice() {
-        [one] => Ok(one.clone()),
-        several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>()),
+    let rows: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+    let mut parts = Vec::new();
+    if rows < pieces.len() * SLICE_ROWS_MIN {
+        for pieces in pieces.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some((block, last)) = pieces.last() else { continue };
+            let rows: UInt32Array = pieces.iter().flat_map(|(_, piece)| piece.clone().map(to_number)).collect();
+            parts.push(take(plain(*block, last.end)?, &rows, None)?);
+        }
+    } else {
+        for (block, piece) in pieces {
+            parts.push(plain(*block, piece.end)?.slice(piece.start, piece.len()));
+        }
     }
-}
-
-/// The rows of short pieces, those of one block at a time.
-fn pick(blocks: &[ArrayRef], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
-    let mut picked = Vec::new();
-    for pieces in pieces.chunk_by(|(a, _), (b, _)| a == b) {
-        let Some((block, _)) = pieces.first() else { continue };
-        let rows: UInt32Array = pieces.iter().flat_map(|(_, piece)| piece.clone().map(to_number)).collect();
-        let block = blocks.get(*block).filter(|block| pieces.iter().all(|(_, piece)| piece.end <= block.len()));
-        let block = block.ok_or_else(|| ArrowError::ParquetError("a block was not read".to_owned()))?;
-        picked.push(take(block, &rows, None)?);
-    }
-    match picked.as_slice() {
+    match parts.as_slice() {
         [one] => Ok(one.clone()),
         several => concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>()),
     }

@@ -12,6 +12,9 @@ use std::ops::Range;
 /// Only if at most one in this number of rows is within the bounds, the other rows are left out.
 const ROWS_A_MATCH_MIN: u64 = 8;
 
+/// 2^53: whole numbers below it are doubles.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// The rows of a unit that are within bounds and visible.
 pub(super) struct Found {
     pub(super) ranges: Vec<Range<u64>>,
@@ -85,19 +88,20 @@ fn within_all(batch: &RecordBatch, bounds: &[FieldBound]) -> BooleanBuffer {
     all.unwrap_or_else(|| BooleanBuffer::new_set(batch.num_rows()))
 }
 
-/// Which values are within a bound. It agrees with the statistics of buckets: a null is not, NaN is, and zeros are equal.
+/// Which values may be within a bound: all that the statistics of buckets do not exclude. A null is not, NaN is, and zeros are equal.
 fn within(column: &ArrayRef, bound: &FieldBound) -> BooleanBuffer {
-    let (min, max) = (bound.min.unwrap_or(f64::NEG_INFINITY), bound.max.unwrap_or(f64::INFINITY));
-    let outside = |value: f64| (value < min) | (value > max);
     let rows = column.len();
     let within = if let Some(doubles) = column.as_primitive_opt::<Float64Type>() {
+        let (min, max) = (bound.min.unwrap_or(f64::NEG_INFINITY), bound.max.unwrap_or(f64::INFINITY));
         let values = doubles.values();
-        BooleanBuffer::collect_bool(rows, |row| !outside(values[row]))
+        BooleanBuffer::collect_bool(rows, |row| {
+            let outside = (values[row] < min) | (values[row] > max);
+            !outside
+        })
     } else if let Some(ints) = column.as_primitive_opt::<Int64Type>() {
+        let (min, max) = whole_bounds(bound);
         let values = ints.values();
-        // Beyond 2^53 rounding could move a number past a bound.
-        #[expect(clippy::cast_precision_loss, reason = "only whole numbers that a double holds are compared")]
-        BooleanBuffer::collect_bool(rows, |row| values[row].unsigned_abs() >= 1 << 53 || !outside(values[row] as f64))
+        BooleanBuffer::collect_bool(rows, |row| (min <= values[row]) & (values[row] <= max))
     } else {
         return BooleanBuffer::new_set(rows);
     };
@@ -105,4 +109,13 @@ fn within(column: &ArrayRef, bound: &FieldBound) -> BooleanBuffer {
         Some(nulls) => &within & nulls.inner(),
         None => within,
     }
+}
+
+/// A bound of whole numbers. From [`EXACT`] on it may have been rounded past some of them, and excludes none.
+#[expect(clippy::cast_possible_truncation, reason = "bounds below 2^53, rounded to whole numbers")]
+fn whole_bounds(bound: &FieldBound) -> (i64, i64) {
+    let exact = |bound: &f64| bound.abs() < EXACT;
+    let min = bound.min.filter(exact).map_or(i64::MIN, |min| min.ceil() as i64);
+    let max = bound.max.filter(exact).map_or(i64::MAX, |max| max.floor() as i64);
+    (min, max)
 }
