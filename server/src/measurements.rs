@@ -384,3 +384,6 @@ impl Results for Measurements {
         self.rest.is_none() || self.planned.as_ref().is_some_and(|units| rows(units) <= SHORT_ROWS)
     }
 }
+
+#[cfg(test)]
+mod tests;

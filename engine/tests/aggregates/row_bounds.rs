@@ -85,6 +85,7 @@ fn whole_numbers_that_no_double_holds_and_both_zeros_are_within_their_bounds() {
             ("i".into(), Value::Int(int)),
             ("d".into(), Value::Double(double)),
             ("x".into(), Value::Double(at as f64)),
+            ("word".into(), Value::from("w")),
         ])
     };
     all.insert_documents(&(0..2_000).map(measurement).collect::<Vec<_>>()).unwrap();

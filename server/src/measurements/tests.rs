@@ -1,0 +1,37 @@
+use super::*;
+use bson::rawdoc;
+use ebbtide::fs::sim::SimFs;
+use ebbtide::ttl::{SystemClock, Timestamp};
+use ebbtide::{CollectionOptions, Database};
+use std::sync::atomic::AtomicBool;
+
+/// Matches are rare for a long time, and then every measurement is one.
+#[test]
+fn slices_have_few_documents_where_rare_matches_become_frequent() {
+    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).open().unwrap();
+    let all = db.create_collection("all", CollectionOptions::new("t").meta_field("m")).unwrap();
+    let (rare, frequent) = (250_000_i64, 60_000_i64);
+    let begin = 1_704_067_200_000;
+    let measurement = |at: i64| {
+        let matches = at % 1_000 == 0 || at >= rare;
+        Value::Object(vec![
+            ("t".into(), Value::Date(Timestamp::from_millis(begin + at * 1_000))),
+            ("m".into(), Value::from("a")),
+            ("n".into(), Value::Int(i64::from(matches))),
+            ("other".into(), Value::Int(at)),
+        ])
+    };
+    for from in (0..rare + frequent).step_by(10_000) {
+        all.insert_documents(&(from..from + 10_000).map(measurement).collect::<Vec<_>>()).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact(None).unwrap();
+    let query = Query::new(&rawdoc! { "n": { "$gt": 0 } }).unwrap().window(0, None, 3 << 20);
+    let mut found = Measurements::new(all.snapshot().unwrap(), query);
+    let (clock, killed) = (Arc::new(SystemClock::new()), Arc::new(AtomicBool::new(false)));
+    let mut count = 0;
+    while !found.is_done() {
+        count += found.next_batch(1_000, 16 << 20, Deadline::new(&clock, &killed)).unwrap().len() as i64;
+    }
+    assert_eq!(count, rare / 1_000 + frequent);
+}
