@@ -276,11 +276,10 @@ impl Measurements {
             None => self.snapshot.scan(&self.request(first, last))?,
         };
         for unit in units {
-            // Rows that are skipped count too: where more of them match, a slice would have too many documents.
-            rows += unit.rows_estimate();
             for batch in unit.read()? {
                 deadline.check()?;
                 let batch = batch?;
+                rows += batch.num_rows() as u64;
                 let begin = found.len();
                 self.collect(&batch, &mut found)?;
                 bytes += found[begin..].iter().map(size).sum::<usize>();
@@ -296,6 +295,8 @@ impl Measurements {
                     return Err(CommandError::new(Code::ExceededMemoryLimit, what));
                 }
             }
+            // What does not match counts too: where more of it does, a slice of the same time has that many documents.
+            rows += unit.rows_outside();
         }
         found.sort_by(|a, b| a.0.cmp(&b.0));
         let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(found.len());

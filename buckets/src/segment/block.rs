@@ -9,6 +9,9 @@ use arrow::error::ArrowError;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The nulls of pieces with fewer rows are appended one by one.
+const SHORT: usize = 16;
+
 /// A block of a column.
 #[derive(Debug, Clone)]
 pub(super) enum Block {
@@ -73,10 +76,10 @@ fn whole_width(data_type: &DataType) -> Option<usize> {
 
 /// The bytes of a value of a column of this type in the cache, if its whole numbers lie in a range that is known; `None` for types of
 /// no fixed width.
-pub(super) fn cached_width(data_type: &DataType, range: Option<(i64, i64)>) -> Option<usize> {
+pub(super) fn cached_width(data_type: &DataType, range: impl FnOnce() -> Option<(i64, i64)>) -> Option<usize> {
     let width = data_type.primitive_width()?;
-    let narrow = || Some(width_of(range?, whole_width(data_type)?));
-    Some(narrow().unwrap_or(width))
+    let narrow = whole_width(data_type).and_then(|whole| Some(width_of(range()?, whole)));
+    Some(narrow.unwrap_or(width))
 }
 
 /// The bytes of differences within a range, which are fewer than `width` or as many.
@@ -235,9 +238,12 @@ fn joined<T: Number>(blocks: &[Block], pieces: &[(usize, Range<usize>)]) -> Resu
                 (_, Some(values)) => numbers.extend_from_slice(&values[piece.clone()]),
                 (_, None) => return Err(ArrowError::ParquetError("a block is not of whole numbers".to_owned())),
             }
-            match block.nulls() {
+            match block.nulls().filter(|nulls| nulls.null_count() > 0) {
                 None => nulls.append_n_non_nulls(piece.len()),
-                Some(of_block) => piece.clone().for_each(|row| nulls.append(of_block.is_valid(row))),
+                Some(of_block) if piece.len() < SHORT => {
+                    piece.clone().for_each(|row| nulls.append(of_block.is_valid(row)));
+                }
+                Some(of_block) => nulls.append_buffer(&of_block.slice(piece.start, piece.len())),
             }
         }
     }

@@ -37,6 +37,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
 };
+use parquet::file::statistics::Statistics;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,22 +183,28 @@ impl SegmentReader {
             DataType::Utf8View if self.schema().meta.as_deref() != Some(column) => {
                 self.0.few_texts().contains(&at).then_some(size_of::<u128>())
             }
-            ty => cached_width(ty, self.range(column, ty)),
+            ty => cached_width(ty, || self.range(at)),
         })
     }
 
-    /// The least and the greatest stored number of a column of whole numbers, as far as the directory knows.
-    fn range(&self, column: &str, ty: &DataType) -> Option<(i64, i64)> {
-        let directory = self.directory();
-        if column == self.schema().time {
-            let times = (0..directory.bucket_count()).map(|bucket| (directory.first(bucket), directory.last(bucket)));
-            return times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    /// The least and the greatest stored number of a column of whole numbers, as far as the footer says.
+    fn range(&self, root: usize) -> Option<(i64, i64)> {
+        let columns = self.0.metadata.parquet_schema();
+        let mut leaves = 0..columns.num_columns();
+        while !leaves.is_empty() {
+            let middle = leaves.start + leaves.len() / 2;
+            match columns.get_column_root_idx(middle) < root {
+                true => leaves.start = middle + 1,
+                false => leaves.end = middle,
+            }
         }
-        let scale = match ty {
-            DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => i32::from(*scale),
-            _ => 0,
+        let of_group = |group: &RowGroupMetaData| match group.columns().get(leaves.start)?.statistics()? {
+            Statistics::Int32(stats) => Some((i64::from(*stats.min_opt()?), i64::from(*stats.max_opt()?))),
+            Statistics::Int64(stats) => Some((*stats.min_opt()?, *stats.max_opt()?)),
+            _ => None,
         };
-        directory.stats(column)?.range(scale)
+        let groups = self.0.metadata.metadata().row_groups().iter().map(of_group);
+        groups.reduce(|a, b| a.zip(b).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))))?
     }
 
     /// The same segment without the cache, for readers that read everything once.

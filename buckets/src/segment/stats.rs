@@ -56,23 +56,6 @@ pub struct FieldStats {
     pub last_valid: Vec<bool>,
 }
 
-impl FieldStats {
-    /// The least and the greatest value, as whole numbers of units of `10^-scale`, rounded away from each other; `None` without
-    /// values.
-    #[expect(clippy::cast_possible_truncation, reason = "out of range, it is the nearest int64")]
-    pub(super) fn range(&self, scale: i32) -> Option<(i64, i64)> {
-        let entries = self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(entry, _)| entry);
-        let of_entry = |entry: usize| match (&self.min, &self.max) {
-            (Numbers::Int(min), Numbers::Int(max)) => Some((*min.get(entry)?, *max.get(entry)?)),
-            (min, max) => {
-                let units = |numbers: &Numbers| Some(numbers.double(entry)? * 10_f64.powi(scale));
-                Some(((units(min)?.floor()) as i64, (units(max)?.ceil()) as i64))
-            }
-        };
-        entries.filter_map(of_entry).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Int,

@@ -365,7 +365,7 @@ impl GroupPlan {
             }
             document.append(name, accumulator.finish(kind).ok()?.as_raw_bson_ref());
         }
-        Some(document.finish())
+        (!document.is_too_long()).then(|| document.finish())
     }
 }
 
@@ -440,6 +440,6 @@ impl<'p> Ids<'p> {
                 (Some(_), None) => {}
             }
         }
-        Some(RawBson::Document(object.finish()))
+        (!object.is_too_long()).then(|| RawBson::Document(object.finish()))
     }
 }

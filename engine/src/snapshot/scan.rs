@@ -45,7 +45,16 @@ pub struct ScanUnit {
     bytes: u64,
     /// Whether decoded columns are kept in the cache for other queries.
     cached: bool,
-    hidden: Arc<AtomicU64>,
+    skipped: Arc<Skipped>,
+}
+
+/// Rows that were skipped while a unit was read.
+#[derive(Debug, Default)]
+struct Skipped {
+    /// Because they are expired.
+    hidden: AtomicU64,
+    /// Visible ones, because fields are outside of their bounds.
+    outside: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -71,7 +80,7 @@ impl ScanUnit {
             bytes: 0,
             cached: false,
             source: Source::Sealed { segment: segment.clone(), ranges, filter: None },
-            hidden: Arc::default(),
+            skipped: Arc::default(),
             columns: Arc::new(columns),
             bounds: Arc::default(),
             schema: schema.clone(),
@@ -93,7 +102,13 @@ impl ScanUnit {
     /// Expired rows of partly visible buckets that were skipped so far; complete once the unit has been read.
     #[must_use]
     pub fn rows_hidden(&self) -> u64 {
-        self.hidden.load(Ordering::Relaxed)
+        self.skipped.hidden.load(Ordering::Relaxed)
+    }
+
+    /// Visible rows that were skipped so far because fields are outside of their bounds; complete once the unit has been read.
+    #[must_use]
+    pub fn rows_outside(&self) -> u64 {
+        self.skipped.outside.load(Ordering::Relaxed)
     }
 
     /// Reads the unit.
@@ -123,7 +138,10 @@ impl ScanUnit {
                     Some(found) => (&found.ranges, None),
                     None => (ranges, *filter),
                 };
-                self.hidden.fetch_add(found.as_ref().map_or(0, |found| found.hidden), Ordering::Relaxed);
+                if let Some(found) = &found {
+                    self.skipped.hidden.fetch_add(found.hidden, Ordering::Relaxed);
+                    self.skipped.outside.fetch_add(found.outside, Ordering::Relaxed);
+                }
                 if ranges.is_empty() {
                     // Who reads it can stop between batches.
                     let empty = RecordBatch::new_empty(self.schema.arrow_columns(&self.columns)?);
@@ -141,8 +159,8 @@ impl ScanUnit {
                 let at = columns.iter().position(|c| c == time).unwrap_or(0);
                 let wanted: Vec<usize> = (0..self.columns.len()).collect();
                 let batches = reader.read(&columns, &self.schema, ranges, BATCH_ROWS)?;
-                let hidden = self.hidden.clone();
-                Ok(Box::new(batches.map(move |batch| keep(&batch?, at, filter, &wanted, &hidden))))
+                let skipped = self.skipped.clone();
+                Ok(Box::new(batches.map(move |batch| keep(&batch?, at, filter, &wanted, &skipped.hidden))))
             }
         }
     }
@@ -189,6 +207,14 @@ impl Read {
         };
         let (columns, bounds, schema) = (Arc::new(columns), Arc::new(bounds), snapshot.state.schema.clone());
         Ok(Read { columns, bounds, schema })
+    }
+
+    /// The columns that are returned, and those that are read to choose rows.
+    fn all_columns(&self, by_time: bool) -> impl Iterator<Item = &str> {
+        let bounded = self.bounds.iter().map(|bound| bound.field.as_str());
+        let others = bounded.chain(by_time.then_some(self.schema.time.as_str()));
+        let others = others.filter(|name| self.columns.iter().all(|column| column != name));
+        self.columns.iter().map(String::as_str).chain(others)
     }
 }
 
@@ -303,7 +329,7 @@ fn open_unit(chunk: &Arc<Chunk>, mut rows: Vec<u32>, read: &Read) -> ScanUnit {
         exact: true,
         bytes: 0,
         cached: true,
-        hidden: Arc::default(),
+        skipped: Arc::default(),
     }
 }
 
@@ -331,8 +357,8 @@ fn units_of(
     }
     let mut units = Vec::new();
     for SelectedRows { segment, reader, rows } in waiting.drain(..) {
-        let row_bytes = reader.cached_row_bytes(read.columns.iter().map(String::as_str));
         for (filter, ranges) in rows {
+            let row_bytes = reader.cached_row_bytes(read.all_columns(filter.is_some()));
             for ranges in cut(ranges) {
                 units.push(ScanUnit {
                     rows: count(&ranges),
@@ -340,7 +366,7 @@ fn units_of(
                     bytes: count(&ranges).saturating_mul(row_bytes),
                     cached: true,
                     source: Source::Sealed { segment: segment.clone(), ranges, filter },
-                    hidden: Arc::default(),
+                    skipped: Arc::default(),
                     columns: read.columns.clone(),
                     bounds: read.bounds.clone(),
                     schema: read.schema.clone(),

@@ -120,6 +120,8 @@ fn rows_outside_bounds_are_left_out_where_few_are_within() {
         let units = snapshot.scan(&request).unwrap();
         let batches = units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap);
         let read: usize = batches.map(|batch| batch.num_rows()).sum();
+        let outside: u64 = units.iter().map(|unit| unit.rows_outside()).sum();
+        assert_eq!(read as u64 + outside, units.iter().map(|unit| unit.rows_estimate()).sum::<u64>());
         (read, units.iter().all(|unit| unit.rows_exact()))
     };
     let of = |field: &str, min, max| FieldBound { field: field.to_owned(), min, max };

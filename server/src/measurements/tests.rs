@@ -35,3 +35,38 @@ fn slices_have_few_documents_where_rare_matches_become_frequent() {
     }
     assert_eq!(count, rare / 1_000 + frequent);
 }
+
+/// The buckets that contain one instant have more rows than a slice should.
+#[test]
+fn slices_do_not_shrink_to_instants_where_buckets_are_large() {
+    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).open().unwrap();
+    let all = db.create_collection("all", CollectionOptions::new("t").meta_field("m")).unwrap();
+    let begin = 1_704_067_200_000;
+    let (seconds, series) = (7_200_i64, 10_i64);
+    for from in (0..seconds).step_by(1_000) {
+        let measurement = |at: i64| {
+            Value::Object(vec![
+                ("t".into(), Value::Date(Timestamp::from_millis(begin + at / series * 1_000))),
+                ("m".into(), Value::Int(at % series)),
+                ("n".into(), Value::Int(at)),
+            ])
+        };
+        let until = (from + 1_000).min(seconds);
+        all.insert_documents(&(from * series..until * series).map(measurement).collect::<Vec<_>>()).unwrap();
+    }
+    db.flush().unwrap();
+    let every = seconds * series;
+    for (filter, expected) in
+        [(rawdoc! {}, every), (rawdoc! { "n": { "$gte": 0 } }, every), (rawdoc! { "n": { "$lt": 50 } }, 50)]
+    {
+        let query = Query::new(&filter).unwrap().window(0, None, 64 << 20);
+        let mut found = Measurements::new(all.snapshot().unwrap(), query);
+        let (clock, killed) = (Arc::new(SystemClock::new()), Arc::new(AtomicBool::new(false)));
+        let mut count = 0;
+        while !found.is_done() {
+            count += found.next_batch(1_000, 16 << 20, Deadline::new(&clock, &killed)).unwrap().len() as i64;
+            assert!(found.width > 60_000, "slices of {} ms", found.width);
+        }
+        assert_eq!(count, expected);
+    }
+}

@@ -20,6 +20,8 @@ pub(super) struct Found {
     pub(super) ranges: Vec<Range<u64>>,
     /// Rows that are hidden because they are expired.
     pub(super) hidden: u64,
+    /// Visible rows outside of the bounds.
+    pub(super) outside: u64,
 }
 
 /// Finds the rows of these ranges that the filter lets through, and whose fields are within the bounds. `None` if they are so many
@@ -40,8 +42,8 @@ pub(super) fn find(
     }
     let mut rest = ranges.iter().cloned();
     let mut range = rest.next().unwrap_or_default();
-    let mut found = Found { ranges: Vec::new(), hidden: 0 };
-    let (mut seen, mut kept) = (0, 0);
+    let mut found = Found { ranges: Vec::new(), hidden: 0, outside: 0 };
+    let (mut seen, mut visible_rows, mut kept) = (0, 0, 0);
     for batch in reader.read(&columns, schema, ranges, super::BATCH_ROWS)? {
         let batch = batch?;
         let mut matching = within_all(&batch, bounds);
@@ -49,7 +51,10 @@ pub(super) fn find(
             let times = batch.column_by_name(&schema.time).map(time_values).transpose()?.unwrap_or_default();
             let (visible, hidden) = filter.mask(times);
             found.hidden += hidden;
+            visible_rows += visible.count_set_bits() as u64;
             matching = &matching & &visible;
+        } else {
+            visible_rows += batch.num_rows() as u64;
         }
         let mut at = 0;
         while at < batch.num_rows() {
@@ -74,6 +79,7 @@ pub(super) fn find(
             return Ok(None);
         }
     }
+    found.outside = visible_rows - kept;
     Ok(Some(found))
 }
 
