@@ -95,6 +95,8 @@ fn whole_numbers_that_no_double_holds_and_both_zeros_are_within_their_bounds() {
     for bound in [
         (Some(edge), None),
         (Some(edge + 2.0), None),
+        (Some(edge - 1.0), Some(edge)),
+        (Some(-edge), Some(-edge)),
         (None, Some(-edge)),
         (Some(edge - 1.0), Some(edge - 1.0)),
         (Some(0.0), Some(0.0)),
@@ -105,6 +107,33 @@ fn whole_numbers_that_no_double_holds_and_both_zeros_are_within_their_bounds() {
     ] {
         row_bounds(&snapshot, &ScanRequest::default(), bound);
     }
+}
+
+#[test]
+fn expired_rows_and_other_times_stay_hidden_where_rows_are_left_out() {
+    // The cut-off is within an hour, as are both ends of the times.
+    let (db, all, clock) = opened(Some(1_830 * 60));
+    let documents: Vec<Value> =
+        (0..20_000).map(|at| document((at / 5, (at % 5) as u8, 42, (at * 7 % 1000) as i32))).collect();
+    all.insert_documents(&documents).unwrap();
+    db.flush().unwrap();
+    let at = |minute: i64| Timestamp::from_millis(1_704_067_200_000 + minute * 60_000);
+    clock.set(at(4_000));
+    let snapshot = all.snapshot().unwrap();
+    for time in [ebbtide::TimeRange::default(), (at(2_100)..at(2_205)).into(), (at(2_190)..at(3_455)).into()] {
+        let request = ScanRequest { time, ..ScanRequest::default() };
+        for bounds in [(Some(900.0), None), (Some(90.0), Some(99.0)), (Some(-1.0), Some(20.0)), (Some(2_000.0), None)] {
+            row_bounds(&snapshot, &request, bounds);
+        }
+    }
+    let bounds = vec![FieldBound { field: "i".to_owned(), min: Some(900.0), max: None }];
+    let units = snapshot.scan(&ScanRequest { bounds, ..ScanRequest::default() }).unwrap();
+    let count = |of: &dyn Fn(&ebbtide::ScanUnit) -> u64| units.iter().map(of).sum::<u64>();
+    let read = count(&|unit| unit.read().unwrap().map(|batch| batch.unwrap().num_rows() as u64).sum());
+    // Of the hour with the cut-off, ten minutes of five sensors are hidden.
+    let matching = (10_850..20_000).filter(|at| at * 7 % 1000 >= 900).count() as u64;
+    assert_eq!((read, read + count(&|unit| unit.rows_outside())), (matching, 9_150));
+    assert_eq!(count(&|unit| unit.rows_hidden()), 50);
 }
 
 #[test]
