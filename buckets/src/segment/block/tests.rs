@@ -9,7 +9,7 @@ fn numbers() -> impl Strategy<Value = Vec<Option<i64>>> {
     (edge, 0..64_u32).prop_flat_map(|(from, bits)| {
         let span = ((1_u128 << bits) - 1) as u64;
         let number = (0..=span).prop_map(move |more| from.saturating_add_unsigned(more));
-        prop::collection::vec(prop::option::weighted(0.9, number), 1..60)
+        prop::collection::vec(prop::option::weighted(0.9, number), 1..100)
     })
 }
 
@@ -28,7 +28,7 @@ proptest! {
     fn pieces_of_blocks_are_the_rows_that_were_put(
         kind in 0..4_usize,
         blocks in prop::collection::vec((numbers(), any::<bool>()), 1..4),
-        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..9_usize), 1..12),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![0..9_usize, SHORT..50]), 1..12),
     ) {
         let decoded: Vec<ArrayRef> = blocks.iter().map(|(numbers, _)| column(kind, numbers)).collect();
         let kept: Vec<Block> = decoded
