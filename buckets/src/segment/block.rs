@@ -1,6 +1,5 @@
-//! Decoded blocks of a column as the cache keeps them: whole numbers as differences to the least one, in as few bytes as these need.
-//!
-//! Decimals and times are whole numbers too. Most columns take a quarter of their decoded size so, and the cache holds more rows.
+//! The form in which the cache stores decoded blocks of a column. Whole numbers, decimals and times are stored as differences from the
+//! block's minimum (frame of reference), in one, two or four bytes if all differences fit; otherwise as they were decoded.
 
 use arrow::array::{Array, ArrayData, ArrayRef, NullBufferBuilder, make_array};
 use arrow::buffer::{Buffer, NullBuffer};
@@ -20,7 +19,7 @@ pub(super) enum Block {
     Narrow(Arc<Narrow>),
 }
 
-/// Whole numbers as differences to the least one.
+/// Whole numbers as differences from the least one.
 #[derive(Debug)]
 pub(super) struct Narrow {
     data_type: DataType,
@@ -74,15 +73,15 @@ fn whole_width(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// The bytes of a value of a column of this type in the cache, if its whole numbers lie in a range that is known; `None` for types of
-/// no fixed width.
+/// The bytes that the cache needs for a value of this type. `range` gives the minimum and maximum of the column, if they are known.
+/// Returns `None` for types without a fixed width.
 pub(super) fn cached_width(data_type: &DataType, range: impl FnOnce() -> Option<(i64, i64)>) -> Option<usize> {
     let width = data_type.primitive_width()?;
     let narrow = whole_width(data_type).and_then(|whole| Some(width_of(range()?, whole)));
     Some(narrow.unwrap_or(width))
 }
 
-/// The bytes of differences within a range, which are fewer than `width` or as many.
+/// The bytes that a difference within a range needs, at most `width`.
 fn width_of((least, greatest): (i64, i64), width: usize) -> usize {
     let needed = match greatest.abs_diff(least) {
         0..=0xff => 1,

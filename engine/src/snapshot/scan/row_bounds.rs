@@ -9,10 +9,10 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use ebbtide_buckets::{Schema, SegmentReader, time_values, to_usize};
 use std::ops::Range;
 
-/// Only if at most one in this number of rows is within the bounds, the other rows are left out.
+/// Rows are skipped only if at most one row in this number is within the bounds.
 const ROWS_A_MATCH_MIN: u64 = 8;
 
-/// 2^53: whole numbers below it are doubles.
+/// 2^53. Every whole number with a smaller absolute value is exactly a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The rows of a unit that are within bounds and visible.
@@ -24,8 +24,8 @@ pub(super) struct Found {
     pub(super) outside: u64,
 }
 
-/// Finds the rows of these ranges that the filter lets through, and whose fields are within the bounds. `None` if they are so many
-/// that reading all rows takes less time.
+/// Finds the rows in these ranges that pass the filter and whose fields are within the bounds. Returns `None` if more than one row in
+/// [`ROWS_A_MATCH_MIN`] is within the bounds: reading all rows is then faster.
 pub(super) fn find(
     reader: &SegmentReader,
     schema: &Schema,
@@ -94,7 +94,8 @@ fn within_all(batch: &RecordBatch, bounds: &[FieldBound]) -> BooleanBuffer {
     all.unwrap_or_else(|| BooleanBuffer::new_set(batch.num_rows()))
 }
 
-/// Which values may be within a bound: all that the statistics of buckets do not exclude. A null is not, NaN is, and zeros are equal.
+/// Marks the values that may be within a bound. It keeps every value that the statistics of buckets would keep: NaN is within every
+/// bound, -0.0 equals 0.0, and nulls are outside.
 fn within(column: &ArrayRef, bound: &FieldBound) -> BooleanBuffer {
     let rows = column.len();
     let within = if let Some(doubles) = column.as_primitive_opt::<Float64Type>() {
@@ -117,7 +118,7 @@ fn within(column: &ArrayRef, bound: &FieldBound) -> BooleanBuffer {
     }
 }
 
-/// A bound of whole numbers. From [`EXACT`] on it may have been rounded past some of them, and excludes none.
+/// A bound as whole numbers. A bound of [`EXACT`] or more may have been rounded, so it is treated as no bound.
 #[expect(clippy::cast_possible_truncation, reason = "bounds below 2^53, rounded to whole numbers")]
 fn whole_bounds(bound: &FieldBound) -> (i64, i64) {
     let exact = |bound: &f64| bound.abs() < EXACT;
