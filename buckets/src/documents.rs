@@ -3,6 +3,7 @@
 mod cell;
 mod column;
 mod infer;
+mod parts;
 mod room;
 mod shared;
 
@@ -15,6 +16,7 @@ use arrow::error::ArrowError;
 use column::Column;
 use ebbtide_ttl::{Code, RuleError, Value};
 use infer::{Infer, Limits, Members};
+use parts::in_parts;
 use room::DocumentRoom;
 use shared::{SharedMetas, Size};
 use std::fmt;
@@ -76,6 +78,18 @@ pub fn batch_from_documents(docs: &[Value], schema: &Schema) -> Result<Accepted,
 /// # Errors
 /// As for [`batch_from_documents`]. What makes a document unreadable is reported before what makes it unfit for the schema.
 pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schema) -> Result<Accepted, BatchError> {
+    match in_parts(docs, schema) {
+        Some(accepted) => Ok(accepted),
+        None => convert(docs, schema, |_| Ok(())).map(|(accepted, _)| accepted),
+    }
+}
+
+/// Converts documents; also returns what counts towards limits. `goes_on` is asked after each document, and its error ends the work.
+fn convert<'a, E: From<BatchError>>(
+    docs: &[impl Measurement<'a>],
+    schema: &Schema,
+    goes_on: impl Fn(&Limits) -> Result<(), E>,
+) -> Result<(Accepted, Limits), E> {
     let mut reading = Reading {
         schema,
         meta: schema.meta_type.as_ref().map_or(Infer::Unknown, Infer::of),
@@ -89,9 +103,10 @@ pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schem
     for (row, doc) in docs.iter().enumerate() {
         let time = reading.take(row, *doc).map_err(|error| BatchError::new(row, unreadable(*doc).unwrap_or(error)))?;
         times.push(Some(time));
+        goes_on(&reading.limits)?;
     }
 
-    let Reading { meta, fields, metas, shared, columns, .. } = reading;
+    let Reading { meta, fields, limits, metas, shared, columns, .. } = reading;
     let precision = schema.precision;
     let meta_type = meta.field_type();
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len() + 2);
@@ -117,7 +132,7 @@ pub fn batch_from_measurements<'a>(docs: &[impl Measurement<'a>], schema: &Schem
         precision: schema.precision,
     };
     let batch = RecordBatch::try_new(schema.arrow(), arrays).map_err(|e| BatchError::from_arrow(&e))?;
-    Ok(Accepted { batch, schema, meta_numbers })
+    Ok((Accepted { batch, schema, meta_numbers }, limits))
 }
 
 /// Why a document cannot be read to its end, if it cannot.

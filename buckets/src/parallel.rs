@@ -55,7 +55,9 @@ pub fn on_threads<T: Send, E: Send>(
         let mut all = Vec::new();
         loop {
             if threads.is_empty() && help() {
-                threads.extend((0..helpers).map(|_| scope.spawn(all_left)));
+                // Fewer, if the system has no more.
+                let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, all_left).ok();
+                threads.extend((0..helpers).map_while(spawn));
             }
             let Some(done) = one() else { break };
             all.push(done);

@@ -102,8 +102,8 @@ impl From<Value> for Cell<'_> {
     }
 }
 
-/// A document that is read member by member, without making a tree of it.
-pub trait Measurement<'a>: Copy {
+/// A document that is read member by member, without making a tree of it. Several threads may read it, each several times.
+pub trait Measurement<'a>: Copy + Sync {
     /// The members, in their order.
     ///
     /// # Errors

@@ -53,6 +53,10 @@ impl Limits {
         self.items
     }
 
+    pub(super) fn fields(&self) -> usize {
+        self.fields
+    }
+
     pub(super) fn add_items(&mut self, count: usize, path: &str) -> Result<(), RuleError> {
         self.items = self.items.saturating_add(count);
         if self.items > BATCH_ITEMS_MAX {

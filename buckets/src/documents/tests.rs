@@ -261,3 +261,85 @@ fn what_is_wrong_with_a_shared_meta_is_told_of_its_first_document() {
     let error = batch_from_measurements(&[WithMeta(&twice, Some(&good))], &schema()).unwrap_err();
     assert!(error.to_string().contains("'m' is there twice"), "{error}");
 }
+
+/// On one thread.
+fn alone<'a>(docs: &[impl Measurement<'a>], schema: &Schema) -> Accepted {
+    convert::<BatchError>(docs, schema, |_| Ok(())).unwrap().0
+}
+
+/// Documents of several types, some with nulls, and one of three metas or none.
+fn many(rows: i64) -> Vec<Value> {
+    let row = |at: i64| {
+        let mut all = vec![("t", date(at)), ("i", Value::Int(at % 100 - 50)), ("d", Value::Double(at as f64 / 8.0))];
+        all.extend((at % 4 > 0).then(|| ("m", object(&[("host", Value::String(format!("h{}", at % 3)))]))));
+        all.extend((at % 7 > 0).then(|| ("s", Value::String(format!("text {}, longer than a view holds", at % 50)))));
+        all.extend((at % 5 > 0).then(|| ("l", Value::Array(vec![Value::Int(at), Value::Null]))));
+        all.extend((at % 3 > 0).then(|| ("bin", Value::Binary(vec![1, (at % 200) as u8]))));
+        all.extend((at % 2 > 0).then(|| ("b", Value::Bool(at % 9 > 4))));
+        all.push(("at", date(at * 7)));
+        all.push(("o", object(&[("x", Value::Int(at)), ("y", object(&[("z", Value::Bool(at % 4 > 1))]))])));
+        all.push(("none", Value::Array(vec![])));
+        object(&all)
+    };
+    (0..rows).map(row).collect()
+}
+
+#[test]
+fn many_documents_become_the_same_batch_on_several_threads() {
+    let docs = many(20_000);
+    let first = accept(&docs[..100], &schema());
+    assert!(parts::in_parts(&docs[..100].iter().collect::<Vec<_>>(), &first.schema).is_none());
+    let all: Vec<&Value> = docs.iter().collect();
+    let parted = parts::in_parts(&all, &first.schema);
+    assert_eq!(parted.is_some(), crate::cores() > 1);
+    let whole = alone(&all, &first.schema);
+    let accepted = batch_from_documents(&docs, &first.schema).unwrap();
+    assert_eq!(accepted.schema, first.schema);
+    assert_eq!(accepted.batch, whole.batch);
+    // What extends the schema, or is refused, is so as it is on one thread.
+    let mut wider = docs.clone();
+    wider[15_000] = doc(&[("new", Value::Bool(true))]);
+    assert_eq!(batch_from_documents(&wider, &first.schema).unwrap().schema.fields.len(), first.schema.fields.len() + 1);
+    let mut bad = docs;
+    bad[15_001] = doc(&[("i", Value::from("text"))]);
+    bad[19_000] = Value::Int(1);
+    assert_eq!(refused(&bad, &first.schema).0, 15_001);
+    // Names count also where all of their values are null.
+    let names: Vec<String> = (0..FIELDS_MAX + 2_000).map(|n| format!("n{n}")).collect();
+    let nulls: Vec<Value> = names.iter().map(|name| doc(&[("i", Value::Int(1)), (name, Value::Null)])).collect();
+    let left = FIELDS_MAX - first.schema.fields.len();
+    assert!(refused(&nulls, &first.schema).0 <= left);
+}
+
+#[derive(Clone, Copy)]
+struct OfSeries<'a>(&'a Value, Option<&'a Value>);
+
+impl<'a> Measurement<'a> for OfSeries<'a> {
+    fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
+        self.0.members()
+    }
+
+    fn shared_meta(self) -> Option<&'a Value> {
+        self.1
+    }
+}
+
+#[test]
+fn numbers_of_shared_metas_differ_where_the_metas_do_on_several_threads_too() {
+    let metas: Vec<Value> = (0..5).map(|n| Value::String(format!("series {n}"))).collect();
+    let docs: Vec<Value> = (0..12_000).map(|at| doc(&[("x", Value::Int(at % 9))])).collect();
+    // The second half has series that the first half lacks; some documents have none.
+    let meta = |at: usize| (at % 6 > 0).then(|| &metas[at % 2 + if at < 6_000 { 0 } else { at % 4 }]);
+    let all: Vec<OfSeries<'_>> = docs.iter().enumerate().map(|(at, doc)| OfSeries(doc, meta(at))).collect();
+    let known = batch_from_measurements(&all[..10], &schema()).unwrap().schema;
+    let whole = alone(&all, &known);
+    let accepted = batch_from_measurements(&all, &known).unwrap();
+    assert_eq!(accepted.batch, whole.batch);
+    let numbers = accepted.meta_numbers.unwrap();
+    let mut meta_of = std::collections::HashMap::new();
+    for (at, number) in numbers.iter().enumerate() {
+        let same = meta_of.entry(*number).or_insert_with(|| all[at].1);
+        assert_eq!(*same, all[at].1, "row {at}");
+        assert_eq!(*number == u32::MAX, all[at].1.is_none(), "row {at}");
+    }
+}
