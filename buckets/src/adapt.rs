@@ -4,7 +4,7 @@ use crate::schema::Schema;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, ListArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array,
 };
-use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
@@ -30,12 +30,16 @@ pub fn adapt_to(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch, A
         .fields()
         .iter()
         .map(|field| match batch.column_by_name(field.name()) {
-            Some(column) => adapt_array(column, field.data_type())
-                .map_err(|e| ArrowError::CastError(format!("column '{}': {e}", field.name()))),
+            Some(column) => adapt_column(column, field),
             None => Ok(new_null_array(field.data_type(), rows)),
         })
         .collect::<Result<Vec<_>, _>>()?;
     RecordBatch::try_new_with_options(schema, columns, &RecordBatchOptions::new().with_row_count(Some(rows)))
+}
+
+/// Adapts the column of a field; an error names it.
+pub(crate) fn adapt_column(array: &ArrayRef, to: &Field) -> Result<ArrayRef, ArrowError> {
+    adapt_array(array, to.data_type()).map_err(|e| ArrowError::CastError(format!("column '{}': {e}", to.name())))
 }
 
 /// Adapts one column. See [`adapt`].

@@ -212,20 +212,39 @@ impl Schema {
         Arc::new(ArrowSchema::new(fields))
     }
 
-    /// The field of [`Schema::arrow`] for a column.
-    #[must_use]
-    pub fn arrow_field(&self, name: &str) -> Option<Field> {
-        Some(Field::new(name, self.field_type(name)?.arrow(self.precision), name != self.time))
-    }
-
     /// [`Schema::arrow`] with these columns only, in this order.
     ///
     /// # Errors
     /// If it has no such column.
     pub fn arrow_columns(&self, columns: &[String]) -> Result<SchemaRef, ArrowError> {
         let unknown = |name: &String| ArrowError::SchemaError(format!("no column '{name}' in the schema"));
-        let fields = columns.iter().map(|name| self.arrow_field(name).ok_or_else(|| unknown(name)));
-        Ok(Arc::new(ArrowSchema::new(fields.collect::<Result<Vec<_>, _>>()?)))
+        let mut next = 0;
+        let mut field = |name: &String| {
+            let (at, ty) = self.column_near(next, name).ok_or_else(|| unknown(name))?;
+            next = at + 1;
+            Ok(Field::new(name, ty.arrow(self.precision), *name != self.time))
+        };
+        Ok(Arc::new(ArrowSchema::new(columns.iter().map(&mut field).collect::<Result<Vec<_>, ArrowError>>()?)))
+    }
+
+    /// The column with this number in [`Schema::column_names`], and its type.
+    fn column_at(&self, at: usize) -> Option<(&str, &FieldType)> {
+        if at == 0 {
+            return Some((&self.time, &FieldType::Timestamp));
+        }
+        match (&self.meta, &self.meta_type) {
+            (Some(meta), Some(ty)) if at == 1 => Some((meta, ty)),
+            (Some(_), Some(_)) => self.fields.get(at - 2).map(|(name, ty)| (name.as_str(), ty)),
+            _ => self.fields.get(at - 1).map(|(name, ty)| (name.as_str(), ty)),
+        }
+    }
+
+    /// The number and the type of a column, which is probably the one with number `at`.
+    pub(crate) fn column_near(&self, at: usize, name: &str) -> Option<(usize, &FieldType)> {
+        match self.column_at(at) {
+            Some((found, ty)) if found == name => Some((at, ty)),
+            _ => Some((self.column_names().position(|column| column == name)?, self.field_type(name)?)),
+        }
     }
 
     /// The names of the columns, in their order: the time, the meta if any measurement had one, and the fields.

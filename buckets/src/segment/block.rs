@@ -1,9 +1,12 @@
 //! The form in which the cache stores decoded blocks of a column. Whole numbers, decimals and times are stored as differences from the
 //! block's minimum (frame of reference), in one, two or four bytes if all differences fit; otherwise as they were decoded.
 
-use arrow::array::{Array, ArrayData, ArrayRef, NullBufferBuilder, make_array};
-use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, NullBufferBuilder, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    ArrowNativeType, DataType, Decimal32Type, Decimal64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
 use arrow::error::ArrowError;
 use std::ops::Range;
 use std::sync::Arc;
@@ -207,47 +210,56 @@ fn values<T: Number>(array: &ArrayRef) -> Option<arrow::buffer::ScalarBuffer<T>>
 
 /// Rows of whole numbers, some of whose blocks are narrow: pieces, each of a block and within it.
 pub(super) fn join_narrow(blocks: &[Block], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
-    let ty = pieces.first().and_then(|(block, _)| blocks.get(*block)).map(Block::data_type);
-    match ty.and_then(whole_width) {
-        Some(8) => joined::<i64>(blocks, pieces),
-        Some(_) => joined::<i32>(blocks, pieces),
-        None => Err(ArrowError::ParquetError("a block is not of whole numbers".to_owned())),
+    let Some(ty) = pieces.first().and_then(|(block, _)| blocks.get(*block)).map(Block::data_type) else {
+        return Err(not_read());
+    };
+    match ty {
+        DataType::Int64 => joined::<Int64Type>(ty, blocks, pieces),
+        DataType::Timestamp(TimeUnit::Second, _) => joined::<TimestampSecondType>(ty, blocks, pieces),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => joined::<TimestampMillisecondType>(ty, blocks, pieces),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => joined::<TimestampMicrosecondType>(ty, blocks, pieces),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => joined::<TimestampNanosecondType>(ty, blocks, pieces),
+        DataType::Decimal64(..) => joined::<Decimal64Type>(ty, blocks, pieces),
+        DataType::Int32 => joined::<Int32Type>(ty, blocks, pieces),
+        DataType::Decimal32(..) => joined::<Decimal32Type>(ty, blocks, pieces),
+        _ => Err(not_whole()),
     }
 }
 
-fn joined<T: Number>(blocks: &[Block], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError> {
+fn joined<T>(ty: &DataType, blocks: &[Block], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, ArrowError>
+where
+    T: ArrowPrimitiveType<Native: Number>,
+{
     let rows = pieces.iter().map(|(_, piece)| piece.len()).sum();
-    let mut numbers: Vec<T> = Vec::with_capacity(rows);
+    let mut numbers: Vec<T::Native> = Vec::with_capacity(rows);
     let mut nulls = NullBufferBuilder::new(rows);
-    let mut ty = DataType::Null;
-    for of_block in pieces.chunk_by(|(a, _), (b, _)| a == b) {
-        let Some((block, _)) = of_block.first() else { continue };
-        let block = blocks.get(*block).filter(|block| of_block.iter().all(|(_, piece)| piece.end <= block.len()));
-        let block = block.ok_or_else(|| ArrowError::ParquetError("a block was not read".to_owned()))?;
-        if ty == DataType::Null {
-            ty = block.data_type().clone();
+    for (block, piece) in pieces {
+        let block = blocks.get(*block).filter(|block| piece.end <= block.len()).ok_or_else(not_read)?;
+        match block {
+            Block::Narrow(narrow) => narrow.append(piece.clone(), &mut numbers),
+            Block::Plain(array) => {
+                let array = array.as_primitive_opt::<T>().ok_or_else(not_whole)?;
+                numbers.extend_from_slice(&array.values()[piece.clone()]);
+            }
         }
-        let plain = match block {
-            Block::Plain(array) => values::<T>(array),
-            Block::Narrow(_) => None,
-        };
-        for (_, piece) in of_block {
-            match (block, &plain) {
-                (Block::Narrow(narrow), _) => narrow.append(piece.clone(), &mut numbers),
-                (_, Some(values)) => numbers.extend_from_slice(&values[piece.clone()]),
-                (_, None) => return Err(ArrowError::ParquetError("a block is not of whole numbers".to_owned())),
+        match block.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => nulls.append_n_non_nulls(piece.len()),
+            Some(of_block) if piece.len() < SHORT => {
+                piece.clone().for_each(|row| nulls.append(of_block.is_valid(row)));
             }
-            match block.nulls().filter(|nulls| nulls.null_count() > 0) {
-                None => nulls.append_n_non_nulls(piece.len()),
-                Some(of_block) if piece.len() < SHORT => {
-                    piece.clone().for_each(|row| nulls.append(of_block.is_valid(row)));
-                }
-                Some(of_block) => nulls.append_buffer(&of_block.slice(piece.start, piece.len())),
-            }
+            Some(of_block) => nulls.append_buffer(&of_block.slice(piece.start, piece.len())),
         }
     }
-    let data = ArrayData::builder(ty).len(rows).add_buffer(Buffer::from_vec(numbers)).nulls(nulls.finish());
-    Ok(make_array(data.build()?))
+    let array = PrimitiveArray::<T>::try_new(numbers.into(), nulls.finish())?;
+    Ok(Arc::new(array.with_data_type(ty.clone())))
+}
+
+fn not_read() -> ArrowError {
+    ArrowError::ParquetError("a block was not read".to_owned())
+}
+
+fn not_whole() -> ArrowError {
+    ArrowError::ParquetError("a block is not of whole numbers".to_owned())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, UInt8Type};
 use arrow::error::ArrowError;
 use bytes::Bytes;
-use cached::CachedBatches;
+use cached::{CachedBatches, named};
 use data::Checked;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -53,6 +53,15 @@ const DICTIONARY_BYTES_MAX: i64 = 4096;
 
 /// Maximum number of columns decoded at once if their rows make one batch: each holds a decompressor of about 40 KiB.
 const COLUMNS_AT_ONCE: usize = 256;
+
+/// A column that is read.
+#[derive(Debug, Clone)]
+struct Column {
+    name: String,
+    ty: FieldType,
+    /// Its number among the columns of the file.
+    at: usize,
+}
 
 /// An open segment. Clones share footer and directory.
 #[derive(Debug, Clone)]
@@ -171,16 +180,25 @@ impl SegmentReader {
     /// The approximate bytes of a row of some columns in the cache; other columns are not cached.
     #[must_use]
     pub fn cached_row_bytes<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> u64 {
-        columns.into_iter().filter_map(|name| self.cached_width(name)).map(|width| width as u64).sum()
+        let fields = self.0.metadata.schema();
+        let mut next = 0;
+        let width = |name: &str| {
+            let at = match fields.fields().get(next) {
+                Some(field) if field.name() == name => next,
+                _ => fields.index_of(name).ok()?,
+            };
+            next = at + 1;
+            self.cached_width(at)
+        };
+        columns.into_iter().filter_map(width).map(|width| width as u64).sum()
     }
 
     /// The bytes of a value of a column in the cache; `None` if the column is not cached. Cached are columns of values of one width, so
     /// that the size of a block is bounded, and text columns, other than the meta, with few different values.
-    fn cached_width(&self, column: &str) -> Option<usize> {
-        let schema = self.0.metadata.schema();
-        let (at, field) = schema.column_with_name(column)?;
+    fn cached_width(&self, at: usize) -> Option<usize> {
+        let field = self.0.metadata.schema().fields().get(at)?;
         *self.0.widths.get(at)?.get_or_init(|| match field.data_type() {
-            DataType::Utf8View if self.schema().meta.as_deref() != Some(column) => {
+            DataType::Utf8View if self.schema().meta.as_ref() != Some(field.name()) => {
                 self.0.few_texts().contains(&at).then_some(size_of::<u128>())
             }
             ty => cached_width(ty, || self.range(at)),
@@ -438,12 +456,7 @@ impl SegmentReader {
         let invalid = |message: String| SegmentError::new(&inner.name, 0, message);
         self.check_ranges(ranges)?;
         let target = schema.arrow_columns(columns).map_err(|e| invalid(e.to_string()))?;
-        let mut present: Vec<(String, FieldType)> = Vec::with_capacity(columns.len());
-        for name in columns {
-            if let Some(ty) = inner.schema.field_type(name) {
-                present.push((name.clone(), ty.clone()));
-            }
-        }
+        let present = self.present(columns)?;
         let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
         let failed = Arc::new(OnceLock::new());
         let source = if present.is_empty() || rows == 0 {
@@ -462,8 +475,8 @@ impl SegmentReader {
         })
     }
 
-    /// Reads rows in their stored form, for readers that need no canonical form: the named top-level columns, under their
-    /// names. Ranges and batches are as for [`SegmentReader::read`].
+    /// Reads rows in their stored form, for readers that need no canonical form: the named top-level columns, in this order.
+    /// Ranges and batches are as for [`SegmentReader::read`]. At least one column must be named: rows are counted by it.
     ///
     /// # Errors
     /// If the ranges are invalid or the segment lacks a column. Damage in the data is reported when the batch is read.
@@ -474,11 +487,12 @@ impl SegmentReader {
         batch_rows: usize,
     ) -> Result<StoredBatches, SegmentError> {
         self.check_ranges(ranges)?;
-        let unknown = |name: &String| SegmentError::new(&self.0.name, 0, format!("no column '{name}' in the segment"));
-        let present = columns
-            .iter()
-            .map(|name| Ok((name.clone(), self.0.schema.field_type(name).ok_or_else(|| unknown(name))?.clone())))
-            .collect::<Result<Vec<_>, SegmentError>>()?;
+        let present = self.present(columns)?;
+        if present.len() < columns.len() {
+            let lacks = |name: &&String| self.0.schema.field_type(name).is_none();
+            let name = columns.iter().find(lacks).map_or("", String::as_str);
+            return Err(SegmentError::new(&self.0.name, 0, format!("no column '{name}' in the segment")));
+        }
         let failed = Arc::new(OnceLock::new());
         let source = self.source(&present, ranges, batch_rows, &failed)?;
         let rows_left = ranges.iter().map(|r| r.end - r.start).sum();
@@ -498,68 +512,79 @@ impl SegmentReader {
         Ok(())
     }
 
+    /// The columns with these names that the segment has, in the order of the names.
+    fn present(&self, names: &[String]) -> Result<Arc<[Column]>, SegmentError> {
+        let fields = self.0.metadata.schema();
+        let mut present = Vec::with_capacity(names.len());
+        let mut next = 0;
+        for name in names {
+            let Some((at, ty)) = self.0.schema.column_near(next, name) else { continue };
+            let at = match fields.fields().get(at) {
+                Some(field) if field.name() == name => Some(at),
+                _ => fields.index_of(name).ok(),
+            };
+            let lacking = "a column of its schema is not in the file";
+            let at = at.ok_or_else(|| SegmentError::new(&self.0.name, self.0.data_end, lacking))?;
+            present.push(Column { name: name.clone(), ty: ty.clone(), at });
+            next = at + 1;
+        }
+        Ok(present.into())
+    }
+
     fn source(
         &self,
-        present: &[(String, FieldType)],
+        present: &Arc<[Column]>,
         ranges: &[Range<u64>],
         batch_rows: usize,
         failed: &Arc<OnceLock<SegmentError>>,
     ) -> Result<Source, SegmentError> {
         if self.1.is_some() {
-            return Ok(Box::new(CachedBatches::new(
-                self.clone(),
-                present.to_vec(),
-                ranges,
-                batch_rows,
-                failed.clone(),
-            )));
+            return Ok(Box::new(CachedBatches::new(self.clone(), present.clone(), ranges, batch_rows, failed.clone())));
         }
         let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+        let (reader, present, failed) = (self.clone(), present.clone(), failed.clone());
         if present.len() > COLUMNS_AT_ONCE && rows <= batch_rows as u64 {
-            let (reader, present, ranges) = (self.clone(), present.to_vec(), ranges.to_vec());
-            let failed = failed.clone();
+            let ranges = ranges.to_vec();
             return Ok(Box::new(std::iter::once_with(move || reader.one_batch(&present, &ranges, rows, &failed))));
         }
-        let (mut pages, failed, name) =
-            (self.reader(present, ranges, batch_rows, failed)?, failed.clone(), self.0.name.clone());
-        let next = move || Some(read_next(&mut pages)?.map_err(|error| failure(&failed, &name, &error)));
+        let mut pages = self.reader(&present, ranges, batch_rows, &failed)?;
+        let next = move || {
+            let batch = read_next(&mut pages)?;
+            let columns = batch.and_then(|batch| columns_of(&batch, &present));
+            Some(columns.map_err(|error| failure(&failed, reader.name(), &error)))
+        };
         Ok(Box::new(std::iter::from_fn(next)))
     }
 
     /// All rows of some ranges as one batch, a portion of the columns at a time.
     fn one_batch(
         &self,
-        present: &[(String, FieldType)],
+        present: &[Column],
         ranges: &[Range<u64>],
         rows: u64,
         failed: &Arc<OnceLock<SegmentError>>,
-    ) -> Result<RecordBatch, SegmentError> {
+    ) -> Result<Vec<ArrayRef>, SegmentError> {
         let failure = |error: ArrowError| failure(failed, self.name(), &error);
-        let (mut fields, mut columns) = (Vec::with_capacity(present.len()), Vec::with_capacity(present.len()));
+        let mut columns = Vec::with_capacity(present.len());
         for portion in present.chunks(COLUMNS_AT_ONCE) {
             let mut pages = self.reader(portion, ranges, to_usize(rows), failed)?;
             let batch = read_next(&mut pages).transpose().map_err(failure)?;
             let batch = batch.filter(|batch| batch.num_rows() as u64 == rows);
             let batch = batch.ok_or_else(|| missing(self.name(), rows))?;
-            fields.extend(batch.schema_ref().fields().iter().cloned());
-            columns.extend_from_slice(batch.columns());
+            columns.extend(columns_of(&batch, portion).map_err(failure)?);
         }
-        RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(failure)
+        Ok(columns)
     }
 
     fn reader(
         &self,
-        present: &[(String, FieldType)],
+        present: &[Column],
         ranges: &[Range<u64>],
         batch_rows: usize,
         failed: &Arc<OnceLock<SegmentError>>,
     ) -> Result<ParquetRecordBatchReader, SegmentError> {
         let inner = &self.0;
-        let file_columns = inner.metadata.schema();
-        let roots: Vec<usize> = present.iter().filter_map(|(name, _)| file_columns.index_of(name).ok()).collect();
-        if roots.len() != present.len() {
-            return Err(SegmentError::new(&inner.name, inner.data_end, "a column of its schema is not in the file"));
-        }
+        let roots: Vec<usize> = present.iter().map(|column| column.at).collect();
         let prepared = inner.prepare(&roots, ranges)?;
         let (groups, selection) = select(inner.metadata.metadata(), ranges);
         let file = Checked { inner: inner.clone(), file: prepared, failed: failed.clone() };
@@ -582,15 +607,15 @@ impl SegmentReader {
             let columns = std::slice::from_ref(&place.column);
             let mut row = 0;
             for batch in self.read_stored(columns, std::slice::from_ref(&all), to_usize(ngrams::BLOCK_ROWS))? {
-                let batch = batch?;
-                let texts = batch.column(0).as_string_view_opt().into_iter().flatten();
+                let Some(column) = batch?.pop() else { continue };
+                let texts = column.as_string_view_opt().into_iter().flatten();
                 for (row, text) in (row..).zip(texts) {
                     if text.is_some_and(|text| !filter.has(to_usize(row / ngrams::BLOCK_ROWS), text)) {
                         let message = format!("the filter of column '{}' excludes the text of row {row}", place.column);
                         return Err(SegmentError::new(self.name(), place.offset, message));
                     }
                 }
-                row += batch.num_rows() as u64;
+                row += column.len() as u64;
             }
         }
         Ok(())
@@ -659,8 +684,18 @@ fn select(metadata: &ParquetMetaData, ranges: &[Range<u64>]) -> (Vec<usize>, Row
     (groups, RowSelection::from(selectors))
 }
 
-/// Batches of columns as they are stored.
-type Source = Box<dyn Iterator<Item = Result<RecordBatch, SegmentError>> + Send>;
+/// The columns of a batch as they are stored, in the requested order; never none.
+type Source = Box<dyn Iterator<Item = Result<Vec<ArrayRef>, SegmentError>> + Send>;
+
+/// The named columns of a batch, in this order.
+fn columns_of(batch: &RecordBatch, columns: &[Column]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let fields = batch.schema_ref().fields();
+    let array = |(at, column): (usize, &Column)| match fields.get(at) {
+        Some(field) if *field.name() == column.name => Ok(batch.column(at).clone()),
+        _ => named(batch, &column.name),
+    };
+    columns.iter().enumerate().map(array).collect()
+}
 
 /// The error of a batch: the first one below the Parquet reader, if there was one.
 fn failure(failed: &OnceLock<SegmentError>, name: &str, error: &ArrowError) -> SegmentError {

@@ -89,13 +89,14 @@ fn add_part(
 ) -> Result<()> {
     let schema = reader.schema();
     let fields: Vec<String> = bins.field_names().map(str::to_owned).collect();
-    let mut columns: Vec<String> = fields.iter().filter(|f| schema.field_type(f).is_some()).cloned().collect();
+    let present = |field: &String| schema.field_type(field).is_some();
+    let mut columns: Vec<String> = fields.iter().filter(|field| present(field)).cloned().collect();
     columns.push(schema.time.clone());
     let mut left = pieces.iter().copied().peekable();
     for batch in reader.read_stored(&columns, ranges, BATCH_ROWS)? {
-        let batch = batch?;
-        let time = batch.column_by_name(&schema.time).ok_or_else(|| Error::internal("the times were not read"))?;
-        let times = time_values(time)?;
+        let mut stored = batch?;
+        let time = stored.pop().ok_or_else(|| Error::internal("the times were not read"))?;
+        let times = time_values(&time)?;
         let mut runs: Vec<(u32, Range<usize>)> = Vec::new();
         let mut start = 0;
         while start < times.len() {
@@ -114,8 +115,9 @@ fn add_part(
         if runs.iter().any(|(_, rows)| !times[rows.clone()].is_sorted()) {
             return Err(Error::corrupt(&segment.file.path, 0, "the rows of a bucket are not in the order of time"));
         }
+        let mut stored = stored.into_iter();
         let of_fields: Vec<Option<ArrayRef>> =
-            fields.iter().map(|field| batch.column_by_name(field).cloned()).collect();
+            fields.iter().map(|field| present(field).then(|| stored.next()).flatten()).collect();
         bins.fold(times, &of_fields, &runs)?;
     }
     match left.next() {

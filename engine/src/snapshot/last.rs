@@ -202,7 +202,9 @@ fn offer_sealed(
     let schema = sealed.reader.schema();
     let mut all: Vec<i64> = Vec::new();
     for batch in sealed.reader.read_stored(std::slice::from_ref(&schema.time), &ranges, BATCH_ROWS)? {
-        all.extend(time_values(batch?.column(0))?);
+        for times in batch? {
+            all.extend(time_values(&times)?);
+        }
     }
     let mut start = 0;
     for bucket in cut {

@@ -31,6 +31,9 @@ const BATCH_ROWS: usize = 8192;
 /// A segment is split into units of about this many rows, so that several threads can share it.
 const UNIT_ROWS: u64 = 1 << 17;
 
+/// All columns of units with fewer rows than this are read at once.
+const ROWS_CHOSEN_MIN: u64 = 32;
+
 /// A part of a scan that can be read independently.
 #[derive(Debug, Clone)]
 pub struct ScanUnit {
@@ -111,6 +114,12 @@ impl ScanUnit {
         self.skipped.outside.load(Ordering::Relaxed)
     }
 
+    /// Whether the columns that choose rows are read first, and the others only for these rows.
+    fn chooses_rows(&self, filter: Option<RowFilter>) -> bool {
+        let by_time = || filter.is_some() && self.rows >= ROWS_CHOSEN_MIN && self.columns.len() > 1;
+        self.cached && (!self.bounds.is_empty() || by_time())
+    }
+
     /// Reads the unit.
     ///
     /// # Errors
@@ -130,7 +139,7 @@ impl ScanUnit {
                     (reader, true) => reader,
                     (reader, false) => reader.without_cache(),
                 };
-                let found = match self.cached && !self.bounds.is_empty() && !reader.is_remote() {
+                let found = match self.chooses_rows(*filter) && !reader.is_remote() {
                     true => row_bounds::find(&reader, &self.schema, &self.bounds, *filter, ranges)?,
                     false => None,
                 };

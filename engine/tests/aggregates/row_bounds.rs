@@ -126,6 +126,15 @@ fn expired_rows_and_other_times_stay_hidden_where_rows_are_left_out() {
             row_bounds(&snapshot, &request, bounds);
         }
     }
+    // Twenty minutes of an hour of each sensor, of which ten are visible.
+    for projection in [None, Some(vec!["word".to_owned()]), Some(vec!["t".to_owned()])] {
+        let request = ScanRequest { time: (at(2_160)..at(2_180)).into(), projection, ..ScanRequest::default() };
+        let units = snapshot.scan(&request).unwrap();
+        let batches = units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap);
+        let read: usize = batches.map(|batch| batch.num_rows()).sum();
+        let sum = |of: fn(&ebbtide::ScanUnit) -> u64| units.iter().map(of).sum::<u64>();
+        assert_eq!((read, sum(|unit| unit.rows_hidden()), sum(|unit| unit.rows_outside())), (50, 50, 0));
+    }
     let bounds = vec![FieldBound { field: "i".to_owned(), min: Some(900.0), max: None }];
     let units = snapshot.scan(&ScanRequest { bounds, ..ScanRequest::default() }).unwrap();
     let count = |of: &dyn Fn(&ebbtide::ScanUnit) -> u64| units.iter().map(of).sum::<u64>();
@@ -166,4 +175,37 @@ fn rows_outside_bounds_are_left_out_where_few_are_within() {
     // Every second row: reading all of them takes less time.
     assert_eq!(returned(vec![of("i", Some(500.0), None)]), (20_000, false));
     row_bounds(&snapshot, &ScanRequest::default(), (Some(10.0), Some(20.0)));
+}
+
+#[test]
+fn a_short_range_of_many_series_has_all_of_its_rows() {
+    let (db, all, _clock) = opened(None);
+    let measurement = |at: i64| {
+        Value::Object(vec![
+            ("t".into(), Value::Date(Timestamp::from_millis(1_704_067_200_000 + at % 20 * 60_000))),
+            ("sensor".into(), Value::String(format!("s{}", at / 20))),
+            ("i".into(), Value::Int(at)),
+        ])
+    };
+    all.insert_documents(&(0..30_000).map(measurement).collect::<Vec<_>>()).unwrap();
+    db.flush().unwrap();
+    let snapshot = all.snapshot().unwrap();
+    // Of 20 rows of each of 1,500 series.
+    for minutes in [1, 5, 9, 15] {
+        let from = Timestamp::from_millis(1_704_067_200_000 + 3 * 60_000);
+        let to = Timestamp::from_millis(1_704_067_200_000 + (3 + minutes) * 60_000);
+        let units = snapshot.scan(&ScanRequest { time: (from..to).into(), ..ScanRequest::default() }).unwrap();
+        let batches = units.iter().flat_map(|unit| unit.read().unwrap()).map(Result::unwrap);
+        let mut found: Vec<i64> = batches
+            .flat_map(|batch| {
+                (0..batch.num_rows())
+                    .map(move |row| value_at(batch.column_by_name("i").unwrap(), row))
+                    .collect::<Vec<_>>()
+            })
+            .map(|value| if let Value::Int(i) = value { i } else { panic!("{value:?}") })
+            .collect();
+        found.sort_unstable();
+        let wanted: Vec<i64> = (0..30_000).filter(|at| (3..3 + minutes).contains(&(at % 20))).collect();
+        assert_eq!(found, wanted, "{minutes}");
+    }
 }

@@ -1,13 +1,12 @@
 //! The batches of a read: columns in their stored form, or restored to a schema.
 
-use super::{Source, failure, missing};
-use crate::adapt::adapt_to;
+use super::{Column, Source, failure, missing};
+use crate::adapt::adapt_column;
 use crate::counts::to_usize;
-use crate::schema::FieldType;
 use crate::segment::SegmentError;
 use crate::segment::physical::restore;
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +15,7 @@ pub struct SegmentBatches {
     pub(super) name: String,
     pub(super) source: Option<Source>,
     pub(super) failed: Arc<OnceLock<SegmentError>>,
-    pub(super) present: Vec<(String, FieldType)>,
+    pub(super) present: Arc<[Column]>,
     pub(super) target: SchemaRef,
     pub(super) rows_left: u64,
     pub(super) batch_rows: usize,
@@ -29,20 +28,16 @@ impl SegmentBatches {
         self.target.clone()
     }
 
-    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let mut fields = Vec::with_capacity(self.present.len());
-        let mut columns = Vec::with_capacity(self.present.len());
-        for (name, ty) in &self.present {
-            let column = batch
-                .column_by_name(name)
-                .ok_or_else(|| ArrowError::SchemaError(format!("column '{name}' was not read")))?;
-            let column = restore(column, ty)?;
-            fields.push(Field::new(name, column.data_type().clone(), self.target.field_with_name(name)?.is_nullable()));
-            columns.push(column);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::new(ArrowSchema::new(fields)), columns, &options)?;
-        adapt_to(&batch, self.target.clone())
+    fn convert(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+        let mut stored = self.present.iter().zip(columns).peekable();
+        let restored =
+            self.target.fields().iter().map(|field| match stored.next_if(|(column, _)| column.name == *field.name()) {
+                Some((Column { ty, .. }, array)) => adapt_column(&restore(&array, ty)?, field),
+                None => Ok(new_null_array(field.data_type(), rows)),
+            });
+        let columns = restored.collect::<Result<Vec<_>, ArrowError>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.target.clone(), columns, &options)
     }
 }
 
@@ -53,18 +48,15 @@ impl Iterator for SegmentBatches {
         if self.rows_left == 0 {
             return None;
         }
-        let batch = match &mut self.source {
+        let most = to_usize(self.rows_left).min(self.batch_rows);
+        let columns = match &mut self.source {
             Some(source) => source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left))),
-            None => {
-                let rows = to_usize(self.rows_left).min(self.batch_rows);
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), vec![], &options)
-                    .map_err(|error| failure(&self.failed, &self.name, &error))
-            }
+            None => Ok(Vec::new()),
         };
-        let batch = batch.and_then(|batch| {
-            self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
-            self.convert(&batch).map_err(|error| failure(&self.failed, &self.name, &error))
+        let batch = columns.and_then(|columns| {
+            let rows = columns.first().map_or(most, |column| column.len());
+            self.rows_left = self.rows_left.saturating_sub(rows as u64);
+            self.convert(columns, rows).map_err(|error| failure(&self.failed, &self.name, &error))
         });
         if batch.is_err() {
             self.rows_left = 0;
@@ -73,7 +65,7 @@ impl Iterator for SegmentBatches {
     }
 }
 
-/// The batches of [`SegmentReader::read_stored`](super::SegmentReader::read_stored).
+/// The batches of [`SegmentReader::read_stored`](super::SegmentReader::read_stored): the columns in the requested order.
 pub struct StoredBatches {
     pub(super) name: String,
     pub(super) source: Source,
@@ -81,14 +73,15 @@ pub struct StoredBatches {
 }
 
 impl Iterator for StoredBatches {
-    type Item = Result<RecordBatch, SegmentError>;
+    type Item = Result<Vec<ArrayRef>, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rows_left == 0 {
             return None;
         }
-        let batch = self.source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left)));
-        self.rows_left = batch.as_ref().map_or(0, |batch| self.rows_left.saturating_sub(batch.num_rows() as u64));
-        Some(batch)
+        let columns = self.source.next().unwrap_or_else(|| Err(missing(&self.name, self.rows_left)));
+        let rows = columns.as_ref().ok().and_then(|columns| columns.first()).map(|column| column.len() as u64);
+        self.rows_left = rows.map_or(0, |rows| self.rows_left.saturating_sub(rows));
+        Some(columns)
     }
 }

@@ -1,14 +1,12 @@
 //! Rows of an open segment through the cache of decoded columns, a portion of some blocks at a time.
 
-use super::{ArrowError, COLUMNS_AT_ONCE, SegmentReader, failure, read_next};
+use super::{ArrowError, COLUMNS_AT_ONCE, Column, SegmentReader, columns_of, failure, read_next};
 use crate::counts::{to_number, to_usize};
 use crate::meta::column_of_keys;
-use crate::schema::FieldType;
 use crate::segment::SegmentError;
 use crate::segment::block::{Block, join_narrow};
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{concat, take};
-use arrow::datatypes::{Field, Schema as ArrowSchema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,12 +26,10 @@ const ROWS_A_META_MIN: u64 = 16;
 /// Up to this many metas are always built from the directory: reading them decodes whole pages and their dictionaries.
 const METAS_MADE_MAX: usize = 2048;
 
-type Columns = Vec<(String, FieldType)>;
-
-/// Batches of the selected rows, in order, with columns as they are stored (metas in their canonical form).
+/// The columns of the selected rows as they are stored (metas in their canonical form), a batch of rows at a time.
 pub(super) struct CachedBatches {
     reader: SegmentReader,
-    present: Columns,
+    present: Arc<[Column]>,
     ranges: VecDeque<Range<u64>>,
     batch_rows: usize,
     failed: Arc<OnceLock<SegmentError>>,
@@ -62,7 +58,7 @@ enum Source {
 impl CachedBatches {
     pub(super) fn new(
         reader: SegmentReader,
-        present: Columns,
+        present: Arc<[Column]>,
         ranges: &[Range<u64>],
         batch_rows: usize,
         failed: Arc<OnceLock<SegmentError>>,
@@ -100,12 +96,12 @@ impl CachedBatches {
         let mut of_blocks = self.blocks(&blocks)?.into_iter();
         let mut paged = Vec::new();
         let mut columns = Vec::with_capacity(self.present.len());
-        for (name, ty) in &self.present {
-            columns.push(match (self.is_cached(name), &metas) {
+        for column in self.present.iter() {
+            columns.push(match (self.is_cached(column), &metas) {
                 (true, _) => Source::Blocks(of_blocks.next().unwrap_or_default()),
-                (false, Some((keys, rows))) if self.is_meta(name) => Source::Metas(keys.clone(), rows.clone()),
+                (false, Some((keys, rows))) if self.is_meta(column) => Source::Metas(keys.clone(), rows.clone()),
                 (false, _) => {
-                    paged.push((name.clone(), ty.clone()));
+                    paged.push(column.clone());
                     Source::Pages
                 }
             });
@@ -117,18 +113,18 @@ impl CachedBatches {
         Ok(Portion { pieces, returned: 0, columns, paged })
     }
 
-    fn is_meta(&self, name: &str) -> bool {
-        self.reader.schema().meta.as_deref() == Some(name)
+    fn is_meta(&self, column: &Column) -> bool {
+        self.reader.schema().meta.as_ref() == Some(&column.name)
     }
 
     /// Whether a column is cached in blocks.
-    fn is_cached(&self, name: &str) -> bool {
-        self.reader.cached_width(name).is_some()
+    fn is_cached(&self, column: &Column) -> bool {
+        self.reader.cached_width(column.at).is_some()
     }
 
     /// The metas of rows, and for each row which one it has; `None` if there are so many that reading them is faster.
     fn metas(&self, ranges: &[Range<u64>]) -> Option<(ArrayRef, UInt32Array)> {
-        let (_, ty) = self.present.iter().find(|(name, _)| self.is_meta(name) && !self.is_cached(name))?;
+        let column = self.present.iter().find(|column| self.is_meta(column) && !self.is_cached(column))?;
         let directory = self.reader.directory();
         let rows_max: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let mut metas: Vec<usize> = Vec::new();
@@ -150,16 +146,14 @@ impl CachedBatches {
             }
         }
         let keys: Vec<_> = metas.into_iter().map(|meta| directory.meta(meta)).collect();
-        Some((column_of_keys(&keys, ty, self.reader.schema().precision), rows.into()))
+        Some((column_of_keys(&keys, &column.ty, self.reader.schema().precision), rows.into()))
     }
 
     /// The given blocks of each column that is cached, from the cache or newly decoded.
     fn blocks(&self, blocks: &[u64]) -> Result<Vec<Vec<Block>>, SegmentError> {
         let Some((cache, segment)) = &self.reader.1 else { return Ok(Vec::new()) };
-        let cached: Vec<_> = self.present.iter().filter(|(name, _)| self.is_cached(name)).cloned().collect();
-        let number = |name: &str| self.reader.0.metadata.schema().index_of(name).unwrap_or(usize::MAX);
-        let numbers: Vec<usize> = cached.iter().map(|(name, _)| number(name)).collect();
-        let keys = numbers.iter().flat_map(|column| blocks.iter().map(|block| (*segment, *column, *block)));
+        let cached: Vec<&Column> = self.present.iter().filter(|column| self.is_cached(column)).collect();
+        let keys = cached.iter().flat_map(|column| blocks.iter().map(|block| (*segment, column.at, *block)));
         let mut found = cache.get(keys);
         let lacks_column =
             |column: usize| found.iter().skip(column * blocks.len()).take(blocks.len()).any(Option::is_none);
@@ -168,15 +162,15 @@ impl CachedBatches {
         let missing: Vec<usize> = (0..blocks.len()).filter(|block| lacks_block(*block)).collect();
         let ranges: Vec<Range<u64>> = missing.iter().map(|at| self.rows_of(blocks[*at])).collect();
         for columns in columns.chunks(COLUMNS_AT_ONCE) {
-            let wanted: Columns = columns.iter().map(|column| cached[*column].clone()).collect();
+            let wanted: Vec<Column> = columns.iter().map(|column| cached[*column].clone()).collect();
             let mut pages = self.reader.reader(&wanted, &ranges, to_usize(BLOCK_ROWS), &self.failed)?;
             for (block, range) in missing.iter().zip(&ranges) {
                 let batch = self.next_of(&mut pages, range.end - range.start)?;
-                for (column, (name, _)) in columns.iter().zip(&wanted) {
-                    let decoded = named(&batch, name).map_err(|e| self.failure(&e))?;
+                let decoded = columns_of(&batch, &wanted).map_err(|e| self.failure(&e))?;
+                for (column, decoded) in columns.iter().zip(decoded) {
                     let kept = Block::of(&decoded);
                     if kept.bytes() <= BLOCK_BYTES_MAX {
-                        cache.put((*segment, numbers[*column], blocks[*block]), kept);
+                        cache.put((*segment, cached[*column].at, blocks[*block]), kept);
                     }
                     found[column * blocks.len() + block] = Some(Block::Plain(decoded));
                 }
@@ -201,7 +195,7 @@ impl CachedBatches {
         failure(&self.failed, self.reader.name(), error)
     }
 
-    fn batch(&mut self) -> Result<RecordBatch, SegmentError> {
+    fn batch(&mut self) -> Result<Vec<ArrayRef>, SegmentError> {
         let mut portion = match self.current.take() {
             Some(portion) => portion,
             None => self.next_portion()?,
@@ -212,29 +206,24 @@ impl CachedBatches {
             Some(pages) => Some(self.next_of(pages, rows as u64)?),
             None => None,
         };
-        let mut fields = Vec::with_capacity(self.present.len());
         let mut columns = Vec::with_capacity(self.present.len());
-        for ((name, _), source) in self.present.iter().zip(&portion.columns) {
-            let column = match (source, &paged) {
+        for (Column { name, .. }, source) in self.present.iter().zip(&portion.columns) {
+            let array = match (source, &paged) {
                 (Source::Blocks(blocks), _) => join(blocks, &pieces),
                 (Source::Metas(keys, of_rows), _) => take(keys, &of_rows.slice(portion.returned, rows), None),
                 (Source::Pages, Some(batch)) => named(batch, name),
                 (Source::Pages, None) => Err(ArrowError::SchemaError(format!("column '{name}' was not read"))),
             };
-            let column = column.map_err(|e| self.failure(&e))?;
-            fields.push(Field::new(name, column.data_type().clone(), true));
-            columns.push(column);
+            columns.push(array.map_err(|e| self.failure(&e))?);
         }
         portion.returned += rows;
         self.current = Some(portion).filter(|portion| !portion.pieces.is_empty());
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::new(ArrowSchema::new(fields));
-        RecordBatch::try_new_with_options(schema, columns, &options).map_err(|e| self.failure(&e))
+        Ok(columns)
     }
 }
 
 impl Iterator for CachedBatches {
-    type Item = Result<RecordBatch, SegmentError>;
+    type Item = Result<Vec<ArrayRef>, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.current.is_none() && self.ranges.is_empty() {
@@ -309,7 +298,7 @@ fn join(blocks: &[Block], pieces: &[(usize, Range<usize>)]) -> Result<ArrayRef, 
     }
 }
 
-fn named(batch: &RecordBatch, name: &str) -> Result<ArrayRef, ArrowError> {
+pub(super) fn named(batch: &RecordBatch, name: &str) -> Result<ArrayRef, ArrowError> {
     let lacking = || ArrowError::SchemaError(format!("column '{name}' was not read"));
     batch.column_by_name(name).cloned().ok_or_else(lacking)
 }

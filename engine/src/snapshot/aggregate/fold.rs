@@ -6,7 +6,7 @@ use super::tables::{Tables, each};
 use crate::error::{Error, Result};
 use crate::snapshot::row_filter::RowFilter;
 use crate::sync::{AtomicU64, Ordering};
-use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use ebbtide_buckets::{
@@ -169,8 +169,9 @@ struct Folding<'a> {
 impl Folding<'_> {
     fn sealed(&mut self, unit: &SealedUnit, needs_times: bool) -> Result<()> {
         let schema = unit.reader.schema();
-        let present = self.shape.fields.iter().map(|f| &f.name).filter(|name| schema.field_type(name).is_some());
-        let mut columns: Vec<String> = present.cloned().collect();
+        let present = |name: &String| schema.field_type(name).is_some();
+        let mut columns: Vec<String> =
+            self.shape.fields.iter().map(|f| &f.name).filter(|name| present(name)).cloned().collect();
         if needs_times {
             columns.push(schema.time.clone());
         }
@@ -178,14 +179,13 @@ impl Folding<'_> {
             return self.batch(None, &[], to_usize(unit.rows));
         }
         for batch in unit.reader.read_stored(&columns, &unit.ranges, BATCH_ROWS)? {
-            let batch = batch?;
-            let times = match needs_times {
-                true => Some(time_values(column(&batch, &schema.time)?)?),
-                false => None,
-            };
+            let mut stored = batch?;
+            let rows = stored.first().map_or(0, |column| column.len());
+            let times = stored.pop_if(|_| needs_times);
+            let mut stored = stored.into_iter();
             let of_fields: Vec<Option<ArrayRef>> =
-                self.shape.fields.iter().map(|f| batch.column_by_name(&f.name).cloned()).collect();
-            self.batch(times, &of_fields, batch.num_rows())?;
+                self.shape.fields.iter().map(|f| present(&f.name).then(|| stored.next()).flatten()).collect();
+            self.batch(times.as_ref().map(|times| time_values(times)).transpose()?, &of_fields, rows)?;
         }
         Ok(())
     }
@@ -300,8 +300,4 @@ fn first_after(times: &[i64], start: usize, last: i64) -> usize {
     }
     let high = (low + step).min(times.len());
     low + times[low..high].partition_point(|t| *t <= last)
-}
-
-fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    batch.column_by_name(name).ok_or_else(|| Error::internal(format!("column '{name}' was not read")))
 }

@@ -1,4 +1,4 @@
-//! Rows whose fields are within bounds, found before the other columns are read.
+//! Rows whose times and fields are within bounds, found before the other columns are read.
 
 use super::FieldBound;
 use crate::error::Result;
@@ -9,8 +9,13 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use ebbtide_buckets::{Schema, SegmentReader, time_values, to_usize};
 use std::ops::Range;
 
-/// Rows are skipped only if at most one row in this number is within the bounds.
+/// Rows are skipped only if at most one row in this number is within the bounds of fields.
 const ROWS_A_MATCH_MIN: u64 = 8;
+/// The same without bounds of fields: the rows of a bucket within a range of time are contiguous, so reading them costs less.
+const ROWS_A_TIME_MIN: u64 = 2;
+/// More pieces than this must have [`PIECE_ROWS_MIN`] rows on average, unless there are bounds.
+const PIECES_MAX: u64 = 1024;
+const PIECE_ROWS_MIN: u64 = 8;
 
 /// 2^53. Every whole number with a smaller absolute value is exactly a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -25,7 +30,7 @@ pub(super) struct Found {
 }
 
 /// Finds the rows in these ranges that pass the filter and whose fields are within the bounds. Returns `None` if more than one row in
-/// [`ROWS_A_MATCH_MIN`] is within the bounds: reading all rows is then faster.
+/// [`ROWS_A_MATCH_MIN`], or [`ROWS_A_TIME_MIN`] without bounds, is found, or if they are many short pieces: all rows are read then.
 pub(super) fn find(
     reader: &SegmentReader,
     schema: &Schema,
@@ -40,6 +45,7 @@ pub(super) fn find(
             columns.push(name);
         }
     }
+    let rows_a_match_min = if bounds.is_empty() { ROWS_A_TIME_MIN } else { ROWS_A_MATCH_MIN };
     let mut rest = ranges.iter().cloned();
     let mut range = rest.next().unwrap_or_default();
     let mut found = Found { ranges: Vec::new(), hidden: 0, outside: 0 };
@@ -75,9 +81,13 @@ pub(super) fn find(
             at += count;
         }
         seen += batch.num_rows() as u64;
-        if kept * ROWS_A_MATCH_MIN > seen {
+        if kept * rows_a_match_min > seen {
             return Ok(None);
         }
+    }
+    let pieces = found.ranges.len() as u64;
+    if bounds.is_empty() && pieces > PIECES_MAX && kept < pieces * PIECE_ROWS_MIN {
+        return Ok(None);
     }
     found.outside = visible_rows - kept;
     Ok(Some(found))
