@@ -2,17 +2,18 @@
 
 use crate::context::ScanRecord;
 use crate::error::external;
-use crate::join_filter::JoinFilter;
+use crate::join_filter::{JoinFilter, is_of_meta};
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::scan_spec::ScanSpec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::stats::Precision as StatsPrecision;
 use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_expr::ScalarFunctionExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::statistics::StatisticsArgs;
@@ -25,6 +26,19 @@ use std::task::Poll;
 
 /// Selecting buckets once more, for a join or for the first rows of an order, takes longer than reading this many rows.
 const ROWS_WORTH_A_SELECTION: u64 = 1 << 15;
+
+/// Numbers for texts take longer than hashing the texts of fewer rows.
+const ROWS_WORTH_NUMBERS: u64 = 1 << 13;
+/// The same for runs of fewer rows.
+const RUN_ROWS_MIN: u64 = 8;
+/// The numbered texts of up to this many series are held in memory, whatever the limit.
+const NUMBERED_METAS_MAX: u64 = 1 << 14;
+
+/// Whether an expression is a column, or a member of one.
+fn is_part(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == "get_field");
+    expr.is::<Column>() || call.and_then(|call| call.args().first()).is_some_and(is_part)
+}
 
 /// Reads a collection.
 #[derive(Debug)]
@@ -91,9 +105,8 @@ impl BucketScanExec {
         key: Arc<dyn PhysicalExpr>,
         filter: &Arc<DynamicFilterPhysicalExpr>,
     ) -> Result<Option<Self>> {
-        let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
-        let meta = self.spec.snapshot.schema().meta.as_ref().and_then(|meta| self.schema.field_with_name(meta).ok());
-        let (Some(meta), None, None) = (meta, &self.joined, &self.first) else { return Ok(None) };
+        let rows = self.rows_max();
+        let (Some(meta), None, None) = (self.meta(), &self.joined, &self.first) else { return Ok(None) };
         let Some(filter) = JoinFilter::new(meta, key, filter)?.filter(|_| rows >= ROWS_WORTH_A_SELECTION) else {
             return Ok(None);
         };
@@ -124,9 +137,28 @@ impl BucketScanExec {
 }
 
 impl BucketScanExec {
+    fn rows_max(&self) -> u64 {
+        self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum()
+    }
+
+    /// The column of metas, if it is read.
+    fn meta(&self) -> Option<&Field> {
+        let meta = self.spec.snapshot.schema().meta.as_ref()?;
+        self.schema.field_with_name(meta).ok()
+    }
+
+    /// Whether many rows are read, in long runs of one value of an expression, which is the meta or a member of it. There are at
+    /// most [`NUMBERED_METAS_MAX`] values.
+    pub(crate) fn has_long_runs(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+        // Each bucket has one meta.
+        let (rows, buckets) = (self.rows_max(), self.report.buckets);
+        let are_long = rows >= ROWS_WORTH_NUMBERS && rows >= buckets * RUN_ROWS_MIN && buckets <= NUMBERED_METAS_MAX;
+        are_long && is_part(expr) && self.meta().is_some_and(|meta| is_of_meta(expr, meta))
+    }
+
     /// The same scan without buckets that contain none of these rows; `None` if all may contain some, or there are few rows.
     pub(crate) fn with_first(&self, first: FirstRows) -> Result<Option<Self>> {
-        let rows: u64 = self.partitions.iter().flatten().map(ScanUnit::rows_estimate).sum();
+        let rows = self.rows_max();
         let changed = self.limit.is_some() || self.joined.is_some() || self.first.is_some();
         let column = self.schema.field_with_name(&first.column)?.data_type();
         let has_bounds = matches!(column, DataType::Timestamp(..) | DataType::Int64 | DataType::Float64);

@@ -8,7 +8,10 @@
 //! `SELECT DISTINCT`, `count(DISTINCT ...)` and `GROUP BY` with `count(*)` or without aggregates run so, by up to four columns of
 //! numbers, times, booleans and texts that take at most 128 bits together. If the groups need more memory than there is, or the
 //! columns have too many different texts, DataFusion's operators finish the work. They can use files.
+//!
+//! Other aggregates by texts of the meta stay with DataFusion, but get numbers for the texts (`encoded.rs`).
 
+mod encoded;
 mod exec;
 mod keys;
 mod tables;
@@ -25,13 +28,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::tree_node::PlanContext;
 use datafusion::physical_plan::union::UnionExec;
 use std::sync::Arc;
 
-/// Puts [`GroupsExec`] in the place of DataFusion's operators.
+/// Puts [`GroupsExec`] in the place of DataFusion's operators, or encodes the texts of their groups.
 #[derive(Debug)]
 pub(crate) struct HashGroups;
 
@@ -40,13 +44,19 @@ impl PhysicalOptimizerRule for HashGroups {
         if !fast_paths(config) {
             return Ok(plan);
         }
+        // A recursive query executes parts of its plan several times, and the numbers of texts hold for one execution.
+        let encodes = !plan.exists(|node| Ok(node.is::<RecursiveQueryExec>()))?;
         // A join may rely on DataFusion's hash of a group to find it in the same partition of both inputs.
         let fast = PlanContext::new_default(plan).transform_down(|mut node: PlanContext<bool>| {
             let relied_upon = node.data;
-            let exec = if relied_upon { None } else { GroupsExec::of(&node.plan) };
-            let replaced = exec.is_some();
-            if let Some(exec) = exec {
-                node = PlanContext::new_default(Arc::new(exec));
+            let fast = match GroupsExec::of(&node.plan).filter(|_| !relied_upon) {
+                Some(exec) => Some(Arc::new(exec) as Arc<dyn ExecutionPlan>),
+                None if encodes && !relied_upon => encoded::encoded(&node.plan)?,
+                None => None,
+            };
+            let replaced = fast.is_some();
+            if let Some(fast) = fast {
+                node = PlanContext::new_default(fast);
             }
             let plan = &node.plan;
             let redistributes = plan.is::<RepartitionExec>()

@@ -16,6 +16,12 @@ use ebbtide::ttl::Value;
 use ebbtide::{MetaFilter, ScanReport, ScanRequest, ScanUnit};
 use std::sync::Arc;
 
+/// Whether an expression refers only to this field, a meta, and gives the same result each time.
+pub(crate) fn is_of_meta(expr: &Arc<dyn PhysicalExpr>, meta: &Field) -> bool {
+    let columns = collect_columns(expr);
+    !columns.is_empty() && columns.iter().all(|column| column.name() == meta.name()) && !is_volatile(expr)
+}
+
 /// True for the metas of rows that can have a match; for all while the join has not read its other side.
 #[derive(Debug)]
 pub(crate) struct JoinFilter {
@@ -31,8 +37,7 @@ impl JoinFilter {
         key: Arc<dyn PhysicalExpr>,
         filter: &Arc<DynamicFilterPhysicalExpr>,
     ) -> Result<Option<JoinFilter>> {
-        let columns = collect_columns(&key);
-        if columns.is_empty() || columns.iter().any(|column| column.name() != meta.name()) || is_volatile(&key) {
+        if !is_of_meta(&key, meta) {
             return Ok(None);
         }
         let only = |part: Arc<dyn PhysicalExpr>| {

@@ -80,7 +80,7 @@ pub(crate) fn with_scan(
         Some(projection) => below(projection, key)?,
         None if plan.is::<RepartitionExec>() || plan.is::<CooperativeExec>() => key,
         None => match plan.downcast_ref::<FilterExec>() {
-            Some(kept) if filtered && kept.projection().is_none() => key,
+            Some(kept) if filtered => below_filter(kept, key)?,
             _ => return Ok(None),
         },
     };
@@ -95,6 +95,20 @@ fn below(projection: &ProjectionExec, key: Arc<dyn PhysicalExpr>) -> Result<Arc<
     let of_input = key.transform_up(|part| {
         let column = part.downcast_ref::<Column>().and_then(|column| projection.expr().get(column.index()));
         Ok(column.map_or_else(|| Transformed::no(part), |column| Transformed::yes(Arc::clone(&column.expr))))
+    });
+    of_input.map(|key| key.data)
+}
+
+/// An expression on the columns of a filter, which may leave out some, as one on those of its input.
+fn below_filter(filter: &FilterExec, key: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    let Some(columns) = filter.projection() else { return Ok(key) };
+    let input = filter.input().schema();
+    let of_input = key.transform_up(|part| {
+        let at = part.downcast_ref::<Column>().and_then(|column| columns.get(column.index()).copied());
+        Ok(at.map_or_else(
+            || Transformed::no(part),
+            |at| Transformed::yes(Arc::new(Column::new(input.field(at).name(), at)) as Arc<dyn PhysicalExpr>),
+        ))
     });
     of_input.map(|key| key.data)
 }

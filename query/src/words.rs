@@ -17,7 +17,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use std::sync::Arc;
 
 /// Nodes that move rows and change none.
-const SILENT: [&str; 10] = [
+const SILENT: [&str; 12] = [
     "CooperativeExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
@@ -28,6 +28,8 @@ const SILENT: [&str; 10] = [
     "OutputRequirementExec",
     "DataSinkExec",
     "PlaceholderRowExec",
+    "EncodeTextsExec",
+    "DecodeTextsExec",
 ];
 
 /// A row that tells what a plan does.

@@ -62,6 +62,9 @@ impl GroupsExec {
         let complete = groups_in(node, AggregateMode::FinalPartitioned)?;
         let repartition = complete.input().downcast_ref::<RepartitionExec>()?;
         let partial = groups_in(repartition.input(), AggregateMode::Partial)?;
+        if [complete, partial].iter().any(|stage| stage.filter_expr().iter().any(Option::is_some)) {
+            return None;
+        }
         let counted = match complete.aggr_expr() {
             [] => false,
             [call] => counts_rows(call).then_some(true)?,
@@ -88,9 +91,9 @@ impl GroupsExec {
 }
 
 /// An aggregate over groups in no order, without a limit.
-fn groups_in(node: &Arc<dyn ExecutionPlan>, mode: AggregateMode) -> Option<&AggregateExec> {
+pub(super) fn groups_in(node: &Arc<dyn ExecutionPlan>, mode: AggregateMode) -> Option<&AggregateExec> {
     let aggregate = node.downcast_ref::<AggregateExec>()?;
-    let of_all_rows = aggregate.filter_expr().iter().all(Option::is_none) && aggregate.limit_options().is_none();
+    let of_all_rows = aggregate.limit_options().is_none();
     let grouped = aggregate.group_expr().is_single() && aggregate.dynamic_expressions_produced().is_empty();
     let unordered = *aggregate.input_order_mode() == InputOrderMode::Linear;
     (*aggregate.mode() == mode && of_all_rows && grouped && unordered).then_some(aggregate)

@@ -251,6 +251,8 @@ fn values<T: ArrowNativeType>(column: &ArrayRef) -> Result<ScalarBuffer<T>> {
 pub(crate) struct Texts {
     numbered: Mutex<Numbered>,
     reservation: MemoryReservation,
+    /// Whether texts get numbers although there is no memory left: then operators that can use files have less.
+    insists: bool,
     all: OnceLock<StringViewArray>,
 }
 
@@ -262,7 +264,12 @@ struct Numbered {
 
 impl Texts {
     pub(crate) fn new(reservation: MemoryReservation) -> Self {
-        Texts { numbered: Mutex::default(), reservation, all: OnceLock::new() }
+        Texts { numbered: Mutex::default(), reservation, insists: false, all: OnceLock::new() }
+    }
+
+    /// For few texts, which get numbers although there is no memory left.
+    pub(super) fn of_few(reservation: MemoryReservation) -> Self {
+        Texts { insists: true, ..Texts::new(reservation) }
     }
 
     /// The number of a text; `None` if there are none left, or no memory for the text.
@@ -274,7 +281,11 @@ impl Texts {
         }
         let number = u16::try_from(texts.len()).ok()?;
         // Once here, and once in the array of all.
-        self.reservation.try_grow(2 * text.len() + TEXT_BYTES).ok()?;
+        let bytes = 2 * text.len() + TEXT_BYTES;
+        match self.insists {
+            true => self.reservation.grow(bytes),
+            false => self.reservation.try_grow(bytes).ok()?,
+        }
         let text: Arc<str> = Arc::from(text);
         texts.push(Arc::clone(&text));
         numbers.insert(Arc::clone(&text), number);
@@ -317,7 +328,7 @@ impl KnownTexts {
     }
 
     /// Adds a column of texts to the keys; `false` if there are too many different ones, or no memory for them.
-    fn put<K: Key>(&mut self, column: &StringViewArray, keys: &mut [K], shift: u32) -> bool {
+    pub(super) fn put<K: Key>(&mut self, column: &StringViewArray, keys: &mut [K], shift: u32) -> bool {
         let views = column.views();
         let mut at = 0;
         while at < views.len() {

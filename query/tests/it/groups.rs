@@ -107,6 +107,90 @@ fn other_groups_are_left_to_datafusion() {
     assert_eq!(fast, slow);
 }
 
+/// Series in long runs, with an object, a text or nothing as their meta.
+fn series() -> World {
+    let world = World::at("2024-06-01T00:00:00Z");
+    world.rows("CREATE COLLECTION o WITH (timeField = 'time', metaField = 'm')");
+    world.rows("CREATE COLLECTION p WITH (timeField = 'time', metaField = 's')");
+    world.rows(
+        "INSERT INTO o (time, m, x, t) SELECT to_timestamp_seconds(1704067200 + value / 7 * 60),
+            CASE WHEN value % 7 > 0 THEN named_struct('host', 'host ' || (value % 7), 'rack', CASE WHEN value % 3 > 0 THEN 'r' || (value % 3) END) END,
+            CASE WHEN value % 5 > 0 THEN value % 97 / 4.0 END, 't' || (value % 13)
+         FROM generate_series(1, 40000)",
+    );
+    world.rows("INSERT INTO p (time, s, x) SELECT time, m.host, x FROM o WHERE m.host IS NULL OR m.host <> 'host 3'");
+    world.rows("FLUSH");
+    world.rows("INSERT INTO o (time, m, x) SELECT to_timestamp_seconds(1704067200 + value), named_struct('host', 'late', 'rack', 'r9'), value FROM generate_series(1, 300)");
+    world
+}
+
+#[test]
+fn texts_of_the_meta_are_grouped_by_number_whatever_is_computed() {
+    let world = series();
+    for sql in [
+        "SELECT m.host, median(x) AS v FROM o GROUP BY m.host ORDER BY 1 NULLS FIRST",
+        "SELECT s, median(x) AS v, stddev(x) AS d, count(DISTINCT x) AS n FROM p GROUP BY s ORDER BY s",
+        "SELECT m.rack, m.host, median(x) AS v FROM o GROUP BY m.rack, m.host ORDER BY 1, 2",
+        "SELECT m.host AS h, date_trunc('day', time) AS day, median(x) AS v FROM o GROUP BY h, day ORDER BY 1, 2",
+        "SELECT m.host, median(x) FILTER (WHERE x > 3) AS v, count(*) FILTER (WHERE x > 3) AS n FROM o WHERE t <> 't4' GROUP BY m.host ORDER BY 1",
+        "SELECT m.host, max(m.host) AS same, min(m.rack) AS r, median(x) AS v FROM o GROUP BY m.host ORDER BY 1",
+        "SELECT m.rack AS r, x, corr(x, x) AS c, median(x) AS v FROM o GROUP BY r, x ORDER BY r, x LIMIT 40",
+        "SELECT r, median(v) AS w, count(*) AS n FROM (SELECT m.rack AS r, m.host AS h, median(x) AS v FROM o GROUP BY r, h) AS y GROUP BY r ORDER BY r",
+        "SELECT h, v, row_number() OVER (PARTITION BY h ORDER BY v) AS k FROM (SELECT m.host AS h, m.rack AS r, median(x) AS v FROM o GROUP BY h, r) AS y ORDER BY h, v, k",
+        "SELECT s, median(x) AS v FROM p WHERE time > '2024-01-02' GROUP BY s UNION ALL SELECT s, median(-x) AS v FROM p GROUP BY s ORDER BY s, v",
+        "SELECT count(*) AS n, sum(v) AS v FROM (SELECT m.host, median(x) AS v FROM o GROUP BY m.host HAVING median(x) > 1) AS y",
+        "SELECT s, v, row_number() OVER (ORDER BY s) AS k FROM (SELECT s, median(x) AS v FROM p GROUP BY s) AS y ORDER BY s",
+    ] {
+        let (fast, slow, plan) = both(&world, sql);
+        assert!(plan.contains("EncodeTextsExec") && plan.contains("DecodeTextsExec"), "{sql}: {plan}");
+        assert!(fast.len() > 1 || sql.contains("HAVING"), "{sql}: {fast:?}");
+        assert_eq!(fast, slow, "{sql}");
+    }
+    world.rows("SET ebbtide.fast_paths = true");
+    let words = world.text("EXPLAIN SELECT m.host, median(x) FROM o GROUP BY m.host");
+    assert!(words.contains("for each") && !words.contains("encodetexts"), "{words}");
+}
+
+#[test]
+fn other_texts_keep_their_groups() {
+    let world = series();
+    for sql in [
+        "SELECT t, median(x) AS v FROM o GROUP BY t ORDER BY t",
+        "SELECT m.host || t AS h, median(x) AS v FROM o GROUP BY h ORDER BY h",
+        "SELECT m.host, median(x) AS v FROM o WHERE m.host = 'late' GROUP BY m.host",
+        "SELECT upper(m.host) AS h, median(x) AS v FROM o GROUP BY h ORDER BY h",
+        "WITH RECURSIVE r AS (SELECT 0 AS n, CAST('' AS VARCHAR) AS h, CAST(0 AS DOUBLE) AS v UNION ALL
+            SELECT r.n + 1, g.h, g.v FROM (SELECT s AS h, median(x) AS v FROM p GROUP BY s) AS g, r WHERE r.n < 3 AND r.h < g.h)
+         SELECT count(*) AS n, sum(v) AS v, max(h) AS h FROM r",
+        "SELECT m.host, first_value(x ORDER BY time, x) AS v FROM o GROUP BY m.host ORDER BY 1",
+        "SELECT m.host, m.rack, median(x) AS v FROM o GROUP BY GROUPING SETS ((m.host), (m.rack)) ORDER BY 1, 2",
+    ] {
+        let (fast, slow, plan) = both(&world, sql);
+        assert!(!plan.contains("EncodeTextsExec"), "{sql}: {plan}");
+        assert_eq!(fast, slow, "{sql}");
+    }
+    let sql = "SELECT x.s, x.v, y.v AS w FROM (SELECT s, median(x) AS v FROM p GROUP BY s) AS x
+               FULL JOIN (SELECT m.host AS host, median(x) AS v FROM o GROUP BY m.host) AS y ON x.s = y.host ORDER BY 1, 2, 3";
+    let (fast, slow, plan) = both(&world, sql);
+    assert!(!plan.contains("mode=Partitioned") || !plan.contains("EncodeTextsExec"), "{plan}");
+    assert_eq!(fast, slow);
+}
+
+#[test]
+fn texts_of_the_meta_are_grouped_by_number_with_little_memory_too() {
+    let world = series();
+    let settings = SessionSettings { memory_bytes: 14 << 20, partitions: Some(2), ..SessionSettings::default() };
+    let small = Session::with_settings(world.database.clone(), &settings).unwrap();
+    let sql = "SELECT count(*) AS n, sum(v) AS v, min(h) AS h, max(h) AS g
+               FROM (SELECT m.host AS h, x, time, median(x) AS v FROM o GROUP BY m.host, x, time) AS y";
+    let analyze = format!("EXPLAIN ANALYZE {sql}");
+    let plan = Value::Array(world.block_on(small.rows_as_json(&analyze)).unwrap()).to_string();
+    assert!(plan.contains("EncodeTextsExec"), "{plan}");
+    let spills = counted(&plan, "spill_count");
+    assert!(spills.iter().any(|count| count != "0"), "{plan}");
+    assert_eq!(world.block_on(small.rows_as_json(sql)).unwrap(), world.rows(sql));
+}
+
 #[test]
 fn many_texts_and_little_memory_go_to_datafusion() {
     let world = world();
