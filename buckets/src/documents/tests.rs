@@ -275,7 +275,7 @@ fn many(rows: i64) -> Vec<Value> {
         all.extend((at % 7 > 0).then(|| ("s", Value::String(format!("text {}, longer than a view holds", at % 50)))));
         all.extend((at % 5 > 0).then(|| ("l", Value::Array(vec![Value::Int(at), Value::Null]))));
         all.extend((at % 3 > 0).then(|| ("bin", Value::Binary(vec![1, (at % 200) as u8]))));
-        all.extend((at % 2 > 0).then(|| ("b", Value::Bool(at % 9 > 4))));
+        all.extend((at % 2 > 0).then_some(("b", Value::Bool(at % 9 > 4))));
         all.push(("at", date(at * 7)));
         all.push(("o", object(&[("x", Value::Int(at)), ("y", object(&[("z", Value::Bool(at % 4 > 1))]))])));
         all.push(("none", Value::Array(vec![])));
@@ -329,7 +329,7 @@ fn numbers_of_shared_metas_differ_where_the_metas_do_on_several_threads_too() {
     let metas: Vec<Value> = (0..5).map(|n| Value::String(format!("series {n}"))).collect();
     let docs: Vec<Value> = (0..12_000).map(|at| doc(&[("x", Value::Int(at % 9))])).collect();
     // The second half has series that the first half lacks; some documents have none.
-    let meta = |at: usize| (at % 6 > 0).then(|| &metas[at % 2 + if at < 6_000 { 0 } else { at % 4 }]);
+    let meta = |at: usize| (!at.is_multiple_of(6)).then(|| &metas[at % 2 + if at < 6_000 { 0 } else { at % 4 }]);
     let all: Vec<OfSeries<'_>> = docs.iter().enumerate().map(|(at, doc)| OfSeries(doc, meta(at))).collect();
     let known = batch_from_measurements(&all[..10], &schema()).unwrap().schema;
     let whole = alone(&all, &known);
