@@ -307,21 +307,9 @@ fn many_documents_become_the_same_batch_on_several_threads() {
     // Names count also where all of their values are null.
     let names: Vec<String> = (0..FIELDS_MAX + 2_000).map(|n| format!("n{n}")).collect();
     let nulls: Vec<Value> = names.iter().map(|name| doc(&[("i", Value::Int(1)), (name, Value::Null)])).collect();
-    let left = FIELDS_MAX - first.schema.fields.len();
-    assert!(refused(&nulls, &first.schema).0 <= left);
-}
-
-#[derive(Clone, Copy)]
-struct OfSeries<'a>(&'a Value, Option<&'a Value>);
-
-impl<'a> Measurement<'a> for OfSeries<'a> {
-    fn members(self) -> Result<impl Iterator<Item = Result<(&'a str, Cell<'a>), RuleError>>, RuleError> {
-        self.0.members()
-    }
-
-    fn shared_meta(self) -> Option<&'a Value> {
-        self.1
-    }
+    let error = convert::<BatchError>(&nulls.iter().collect::<Vec<_>>(), &first.schema, |_| Ok(())).err().unwrap();
+    assert_eq!(batch_from_documents(&nulls, &first.schema).unwrap_err(), error);
+    assert!(error.to_string().contains("fields"), "{error}");
 }
 
 #[test]
@@ -330,7 +318,7 @@ fn numbers_of_shared_metas_differ_where_the_metas_do_on_several_threads_too() {
     let docs: Vec<Value> = (0..12_000).map(|at| doc(&[("x", Value::Int(at % 9))])).collect();
     // The second half has series that the first half lacks; some documents have none.
     let meta = |at: usize| (!at.is_multiple_of(6)).then(|| &metas[at % 2 + if at < 6_000 { 0 } else { at % 4 }]);
-    let all: Vec<OfSeries<'_>> = docs.iter().enumerate().map(|(at, doc)| OfSeries(doc, meta(at))).collect();
+    let all: Vec<WithMeta<'_>> = docs.iter().enumerate().map(|(at, doc)| WithMeta(doc, meta(at))).collect();
     let known = batch_from_measurements(&all[..10], &schema()).unwrap().schema;
     let whole = alone(&all, &known);
     let accepted = batch_from_measurements(&all, &known).unwrap();
