@@ -8,7 +8,7 @@ use super::exec::groups_in;
 use super::keys::{KnownTexts, Texts};
 use crate::exec::BucketScanExec;
 use crate::joined_metas::with_scan;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt16Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray, UInt16Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt16Type};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -248,15 +248,17 @@ impl ExecutionPlan for DecodeTextsExec {
 
     fn execute(&self, part: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let columns: Vec<_> = self.columns.iter().map(|(at, codes)| (*at, codes.texts(&context))).collect();
+        let mut texts: Option<Vec<StringViewArray>> = None;
         let schema = self.schema();
         let baseline = BaselineMetrics::new(&self.metrics, part);
         let decoded = self.input.execute(part, context)?.map(move |batch| {
             let batch = batch?;
             let _timer = baseline.elapsed_compute().timer();
             let mut decoded = batch.columns().to_vec();
-            for (at, texts) in &columns {
-                // The first group is returned once all rows have been read.
-                decoded[*at] = take(texts.all(), decoded[*at].as_primitive::<UInt16Type>(), None)?;
+            // The first group is returned once all rows have been read.
+            let texts = texts.get_or_insert_with(|| columns.iter().map(|(_, texts)| texts.so_far()).collect());
+            for ((at, _), texts) in columns.iter().zip(texts) {
+                decoded[*at] = take(texts, decoded[*at].as_primitive::<UInt16Type>(), None)?;
             }
             baseline.record_output(batch.num_rows());
             Ok(RecordBatch::try_new(Arc::clone(&schema), decoded)?)

@@ -299,10 +299,13 @@ impl Texts {
 
     /// All texts in the order of their numbers, once there are no more.
     pub(super) fn all(&self) -> &StringViewArray {
-        self.all.get_or_init(|| {
-            let guard = self.numbered.lock().unwrap_or_else(PoisonError::into_inner);
-            StringViewArray::from_iter_values(&guard.texts)
-        })
+        self.all.get_or_init(|| self.so_far())
+    }
+
+    /// The texts in the order of their numbers. There may be more later.
+    pub(super) fn so_far(&self) -> StringViewArray {
+        let guard = self.numbered.lock().unwrap_or_else(PoisonError::into_inner);
+        StringViewArray::from_iter_values(&guard.texts)
     }
 }
 
