@@ -126,7 +126,7 @@ fn expired_rows_and_other_times_stay_hidden_where_rows_are_left_out() {
             row_bounds(&snapshot, &request, bounds);
         }
     }
-    // Twenty minutes of an hour of each sensor, of which ten are visible.
+    // The request is for twenty minutes of each sensor. The first ten of them are expired.
     for projection in [None, Some(vec!["word".to_owned()]), Some(vec!["t".to_owned()])] {
         let request = ScanRequest { time: (at(2_160)..at(2_180)).into(), projection, ..ScanRequest::default() };
         let units = snapshot.scan(&request).unwrap();
