@@ -43,12 +43,15 @@ fn several_copies_answer_what_one_with_all_rows_does_with_workers_and_without() 
         agree(statement, one.clone(), several);
     }
     let allowed: Vec<&str> = parts.iter().flat_map(|part| ["--allow", part.url.as_str()]).collect();
-    for count in [2, 4] {
+    // Each number of workers answers every second statement, which takes half of the time.
+    for (count, offset) in [(2, 0), (4, 1)] {
         let workers: Vec<Worker> = (0..count).map(|_| Worker::start(first.path(), &allowed)).collect();
         let named = addresses(&workers);
+        let (statements, one): (Vec<&str>, Vec<_>) =
+            statements.iter().copied().zip(one.iter().cloned()).skip(offset).step_by(2).unzip();
         let shared = first.ask(&statements, NOW, &[args.as_slice(), &["--workers", &named]].concat()).unwrap();
-        for ((statement, one), several) in statements.iter().zip(&one).zip(shared) {
-            agree(statement, one.clone(), several);
+        for ((statement, one), several) in statements.iter().zip(one).zip(shared) {
+            agree(statement, one, several);
         }
     }
     // A worker that may not read one of the copies is an error, not an answer without its rows.

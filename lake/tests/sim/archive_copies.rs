@@ -49,7 +49,7 @@ fn is_set(values: &[i64]) -> bool {
 #[test]
 fn a_database_and_a_copy_of_its_folder_archive_each_measurement_once_in_random_runs() {
     let (mut of_the_copy, mut refused) = (0, 0);
-    for seed in seeds(200, 4) {
+    for seed in seeds(800, 16) {
         let world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
         let mut next = random(seed);
         let db = filled(&world);
@@ -116,7 +116,7 @@ fn a_database_and_a_copy_of_its_folder_archive_each_measurement_once_in_random_r
         assert_eq!(stored(db), [0; 0], "seed {seed}");
         assert!(is_set(&all(db)), "seed {seed}");
     }
-    assert!(seeds(200, 4).count() < 50 || (of_the_copy > 0 && refused > 0), "{of_the_copy} {refused}");
+    assert!(seeds(800, 16).count() < 50 || (of_the_copy > 0 && refused > 0), "{of_the_copy} {refused}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn weather_of(db: &Database) -> ebbtide::Collection {
 
 #[test]
 fn random_runs_of_writes_crashes_lost_requests_and_promotions_lose_nothing_that_was_shipped() {
-    for seed in seeds(400, 8) {
+    for seed in seeds(1600, 32) {
         let one_in = if seed % 2 == 0 { 0 } else { 6 };
         let mut machine = World::new(SimStore::new(seed, one_in));
         let mut db = open(&machine);

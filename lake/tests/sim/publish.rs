@@ -694,7 +694,7 @@ fn a_version_whose_request_arrives_after_the_next_one_has_no_effect() {
 fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish_what_is_visible() {
     let mut older = 0;
     // One takes as long as four over archives.
-    for seed in seeds(400, 4) {
+    for seed in seeds(1600, 16) {
         let mut world = World::new(SimStore::new(seed, if seed % 2 == 0 { 0 } else { 5 }));
         let mut db = world.open();
         weather(&db);
@@ -751,5 +751,5 @@ fn random_runs_of_inserts_deletes_rules_sweeps_crashes_and_lost_requests_publish
         assert_eq!(world.published(), visible(&db, at(now + AHEAD)), "seed {seed}");
         assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
     }
-    assert!(older > 0 || seeds(400, 4).count() < 50, "no run had a file of an older version");
+    assert!(older > 0 || seeds(1600, 16).count() < 50, "no run had a file of an older version");
 }
