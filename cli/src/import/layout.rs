@@ -13,6 +13,7 @@ use ebbtide_buckets::{FieldType, Schema, timestamps};
 use ebbtide_query::text_table::cells::Nulls;
 use ebbtide_query::text_table::infer::ColumnStats;
 use ebbtide_ttl::Precision;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The mapping of columns to fields.
@@ -213,6 +214,13 @@ impl Layout {
             if name == self.time_column {
                 let key = |row: usize| self.series_key(batch, shape, row);
                 (column, unread) = instants(&column, job, &key).map_err(|e| format!("column '{name}': {e}"))?;
+            } else if is_local(&column, job) {
+                let (read, unread) =
+                    instants(&column, job, &|_| String::new()).map_err(|e| format!("column '{name}': {e}"))?;
+                if let Some((row, reason)) = unread.first() {
+                    return Err(format!("column '{name}', row {} of a batch: {reason}", row + 1));
+                }
+                column = read;
             }
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
@@ -270,16 +278,25 @@ fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::
 /// The row of a batch whose time cannot be read, and why.
 pub(super) type UnreadTime = (usize, String);
 
-/// Reads times that a file stores as text, or as numbers in the unit of `--time-format`. Each is read once, in order, since
-/// the meaning of a local time may depend on the times before it.
+/// Whether a column has times without a zone, and `--time-zone` says which is meant.
+fn is_local(column: &ArrayRef, job: &Job<'_>) -> bool {
+    let is_time = matches!(column.data_type(), DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64);
+    is_time && job.cells.times.has_zone()
+}
+
+/// Reads times that a file stores as text, as numbers in the unit of `--time-format`, or as times without a zone where
+/// `--time-zone` is given. Each is read once, in order, since the meaning of a local time may depend on the times before it.
 fn instants(
     column: &ArrayRef,
     job: &Job<'_>,
     key: &dyn Fn(usize) -> String,
 ) -> Result<(ArrayRef, Vec<UnreadTime>), String> {
-    let times = &job.cells.times;
+    let (mut times, is_local) = (Cow::Borrowed(&job.cells.times), is_local(column, job));
+    if is_local {
+        times = Cow::Owned(times.general());
+    }
     let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    if !is_text && (times.is_general() || !column.data_type().is_integer()) {
+    if !is_text && !is_local && (times.is_general() || !column.data_type().is_integer()) {
         return Ok((Arc::clone(column), Vec::new()));
     }
     let texts = cast(column, &DataType::Utf8View).map_err(|e| e.to_string())?;

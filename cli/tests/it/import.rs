@@ -508,3 +508,58 @@ fn times_at_the_ends_of_what_is_stored_come_back() {
         assert_eq!(sql(&copy), sql("c"), "{form}");
     }
 }
+
+#[test]
+fn the_first_row_after_blank_lines_and_comments_below_the_header_is_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (name, text, options) in [
+        ("blank.csv", "time,v\n\n2024-01-01,1\n2024-01-02,2\n", &[][..]),
+        ("blanks.csv", "time,v\n\n\n2024-01-01,1\n2024-01-02,2", &[]),
+        ("crlf.csv", "time,v\r\n\r\n2024-01-01,1\r\n2024-01-02,2\r\n", &[]),
+        ("comment.csv", "time,v\n# mid\n2024-01-01,1\n2024-01-02,2\n", &["--comment", "#"]),
+        ("units.csv", "time,v\n(UTC),(mm)\n\n2024-01-01,1\n2024-01-02,2\n", &[]),
+    ] {
+        write(path, name, text);
+        let database = format!("{name}.db");
+        let output = import(path, &[&["--db", &database, name][..], options].concat());
+        assert_eq!(output.code, 0, "{name}: {}", output.stderr);
+        let stored = inside(path, &["--db", &database, "sql", "--format", "csv", "SELECT v FROM c ORDER BY v"], "");
+        assert_eq!(stored.stdout, "v\n1\n2\n", "{name}: {}", output.stderr);
+        if options.is_empty() {
+            let read = inside(path, &["sql", "--format", "csv", &format!("SELECT v FROM '{name}' ORDER BY v")], "");
+            assert_eq!(read.stdout, "v\n1\n2\n", "{name}: {}", read.stderr);
+        }
+    }
+    write(path, "bad.csv", "time,v\n\n\n2024-01-01,1\nx,2\n");
+    let output = import(path, &["bad.csv"]);
+    assert!(output.code != 0 && output.stderr.contains("bad.csv:5:"), "{}", output.stderr);
+}
+
+#[test]
+fn times_of_parquet_without_a_zone_are_those_of_the_zone_that_is_given() {
+    use arrow::array::{ArrayRef, Date32Array, RecordBatch, TimestampMillisecondArray};
+    use std::sync::Arc;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let local = TimestampMillisecondArray::from(vec![1_704_067_200_000, 1_719_792_000_000]);
+    let columns: [(&str, ArrayRef); 4] = [
+        ("time", Arc::new(local.clone())),
+        ("at", Arc::new(local.clone())),
+        ("day", Arc::new(Date32Array::from(vec![19_723, 19_905]))),
+        ("utc", Arc::new(local.with_timezone("UTC"))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut file = Vec::new();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    bytes(path, "a.parquet", &file);
+    let imported = import(path, &["a.parquet", "--time", "time", "--time-zone", "America/New_York"]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    let (winter, summer) = ("2024-01-01T05:00:00Z", "2024-07-01T04:00:00Z");
+    let expected = format!(
+        "time,at,day,utc\n{winter},{winter},{winter},2024-01-01T00:00:00Z\n{summer},{summer},{summer},2024-07-01T00:00:00Z\n"
+    );
+    assert_eq!(rows(path, "SELECT time, at, day, utc FROM c ORDER BY time"), expected);
+}

@@ -153,8 +153,9 @@ struct Pending<'a> {
     last: u8,
     /// Whether lines end with CR and LF, once the first has ended.
     crlf: Option<bool>,
-    /// Whether what was read ends with CR.
-    after_cr: bool,
+    /// Bytes read, and the last of them.
+    read: u64,
+    newest: u8,
     gone: bool,
 }
 
@@ -200,10 +201,11 @@ impl Read for LimitedReader<'_> {
         if pending.crlf.is_none()
             && let Some(at) = buffer[..count].iter().position(|b| *b == b'\n')
         {
-            let before = if at == 0 { pending.after_cr } else { buffer[at - 1] == b'\r' };
-            pending.crlf = Some(before);
+            let before = if at == 0 { pending.newest } else { buffer[at - 1] };
+            pending.crlf = Some(before == b'\r');
         }
-        pending.after_cr = buffer[..count].last() == Some(&b'\r');
+        pending.read += count as u64;
+        pending.newest = buffer[..count].last().copied().unwrap_or(pending.newest);
         if let Some(last) = buffer[..count].iter().rev().find(|b| !b.is_ascii_whitespace()) {
             pending.last = *last;
         }
@@ -237,7 +239,8 @@ pub fn split(
         too_long: false,
         last: 0,
         crlf: None,
-        after_cr: false,
+        read: 0,
+        newest: 0,
         gone: false,
     };
     let pending = Rc::new(RefCell::new(pending));
@@ -272,8 +275,9 @@ fn split_csv(
         (true, _) => too_long(name, line),
         (false, _) => unreadable(e),
     };
+    let mut skipped = 0;
     for line in 1..=skip {
-        input.skip_until(b'\n').map_err(|e| fail(&e, line))?;
+        skipped += input.skip_until(b'\n').map_err(|e| fail(&e, line))? as u64;
         pending.borrow_mut().since = 0;
     }
     let mut reader = csv::ReaderBuilder::new()
@@ -297,12 +301,18 @@ fn split_csv(
                 });
             }
         }
+        let mut pending = pending.borrow_mut();
         // The reader reads the LF of a CR LF with the record after it, and only counts the line then.
-        let is_late = !std::mem::take(&mut is_first) && pending.borrow().crlf == Some(true);
-        let line = skip + record.position().map_or(0, csv::Position::line) + u64::from(is_late);
+        let is_late = !std::mem::take(&mut is_first) && pending.crlf == Some(true);
+        let first = record.position().map_or(0, csv::Position::line) + u64::from(is_late);
+        // Blank lines and comments before a record are read with it.
+        let end = reader.position();
+        let is_open = skipped + end.byte() == pending.read && pending.newest != b'\n';
+        let breaks = record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        let after = end.line().saturating_sub(breaks + u64::from(pending.crlf == Some(false) && !is_open));
+        let line = skip + first.max(after);
         let last = record.len().checked_sub(1).and_then(|i| record.get(i)).unwrap_or_default();
         suspicious = last.contains(&b'\n').then_some(line);
-        let mut pending = pending.borrow_mut();
         let ends = (0..record.len()).filter_map(|at| record.range(at)).map(|cell| cell.end);
         pending.push(line, record.as_slice(), ends);
         if pending.gone {
@@ -353,3 +363,6 @@ fn split_lines(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,6 +100,11 @@ impl TimeReader {
         self.dst != Dst::Refuse
     }
 
+    /// Whether local times are those of a zone other than UTC.
+    pub fn has_zone(&self) -> bool {
+        !matches!(self.zone, Zone::Utc)
+    }
+
     /// Whether no pattern was given.
     pub fn is_general(&self) -> bool {
         self.forms.is_empty()
