@@ -90,34 +90,65 @@ pub(crate) fn spool(path: &Path) -> Result<Option<tempfile::NamedTempFile>, Fail
     Ok(Some(file))
 }
 
-/// A file that gets its name only when it is complete.
+/// A file that gets its name only when it is complete; what is no ordinary file, such as a pipe or a device, is written to.
 pub(crate) struct NewFile {
-    part: tempfile::NamedTempFile,
+    place: Place,
     path: PathBuf,
+}
+
+enum Place {
+    /// A file beside the one that it replaces, which is not a link.
+    Part(tempfile::NamedTempFile, PathBuf),
+    Special(File),
 }
 
 impl NewFile {
     /// `database` is the folder in which the file must not be.
     pub(crate) fn create(path: &Path, database: &Path) -> Result<Self, Failure> {
         keep_out(database, path)?;
-        let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let part = tempfile::Builder::new().prefix(".ebbtide-part-").tempfile_in(folder).map_err(fail)?;
-        Ok(NewFile { part, path: path.to_owned() })
+        let place = Place::of(path).map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
+        Ok(NewFile { place, path: path.to_owned() })
     }
 
     pub(crate) fn sink(&self) -> Result<Box<dyn Write + Send>, Failure> {
-        let file =
-            self.part.reopen().map_err(|e| Failure::new(format!("cannot write {}: {e}", self.path.display())))?;
-        let file = BufWriter::new(file);
+        let file = match &self.place {
+            Place::Part(part, _) => part.reopen(),
+            Place::Special(file) => file.try_clone(),
+        };
+        let file = BufWriter::new(file.map_err(|e| self.failed(&e))?);
         let is_packed = self.path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
         Ok(if is_packed { Box::new(Packed(GzEncoder::new(file, Compression::default()))) } else { Box::new(file) })
     }
 
     pub(crate) fn keep(self) -> Result<(), Failure> {
-        let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {e}", self.path.display()));
-        readable_by_others(self.part.path()).map_err(|e| fail(&e))?;
-        self.part.persist(&self.path).map(|_| ()).map_err(|e| fail(&e.error))
+        let failed = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write {}: {e}", self.path.display()));
+        let Place::Part(part, target) = self.place else { return Ok(()) };
+        if let Ok(replaced) = target.metadata() {
+            part.as_file().set_permissions(replaced.permissions()).map_err(|e| failed(&e))?;
+        }
+        part.persist(&target).map(|_| ()).map_err(|e| failed(&e.error))
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        Failure::new(format!("cannot write {}: {error}", self.path.display()))
+    }
+}
+
+impl Place {
+    #[expect(clippy::disallowed_methods, reason = "a result is not part of a database")]
+    fn of(path: &Path) -> io::Result<Place> {
+        let existing = path.metadata();
+        if existing.as_ref().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Ok(Place::Special(std::fs::OpenOptions::new().write(true).open(path)?));
+        }
+        let target = if existing.is_ok() { path.canonicalize()? } else { path.to_owned() };
+        let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut part = tempfile::Builder::new();
+        part.prefix(".ebbtide-part-");
+        // Temporary files are private; a result is an ordinary file.
+        #[cfg(unix)]
+        part.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        Ok(Place::Part(part.tempfile_in(folder)?, target))
     }
 }
 
@@ -133,18 +164,6 @@ impl<W: Write> Write for Packed<W> {
         self.0.try_finish()?;
         self.0.get_mut().flush()
     }
-}
-
-/// Temporary files are private; a result is an ordinary file.
-#[cfg(unix)]
-fn readable_by_others(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable_by_others(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Creates a folder and its parents unless they exist.

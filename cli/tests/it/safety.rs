@@ -342,3 +342,34 @@ fn doubles_come_through_every_door_to_the_bit() {
 fn shown(d: f64) -> String {
     if d != 0.0 && d < 1e-5 { format!("{d:e}") } else { format!("{d:?}") }
 }
+
+#[cfg(unix)]
+#[test]
+fn results_go_through_links_and_pipes_and_keep_the_permissions_of_what_they_replace() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "real.csv", "old\n");
+    std::os::unix::fs::symlink("real.csv", path.join("link.csv")).unwrap();
+    let mode = |name: &str| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    std::fs::set_permissions(path.join("real.csv"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let write_to = |to: &str| inside(path, &["sql", "--format", "csv", "-o", to, "SELECT 1 AS x"], "");
+    assert_eq!(write_to("link.csv").code, 0);
+    assert!(path.join("link.csv").is_symlink());
+    assert_eq!(mode("real.csv"), 0o600);
+    let shell = |script: &str| {
+        let program = crate::cli::command().get_program().to_owned();
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(script).arg(program).current_dir(path).env_remove("EBBTIDE_DB");
+        String::from_utf8(shell.output().unwrap().stdout).unwrap()
+    };
+    let sql = "\"$0\" sql --format csv 'SELECT 1 AS x' -o";
+    assert_eq!(shell("cat real.csv"), "x\n1\n");
+    assert_eq!(
+        shell(&format!("mkfifo pipe; cat pipe & {sql} pipe; wait; test -p pipe && echo a pipe")),
+        "x\n1\na pipe\n"
+    );
+    assert_eq!(shell(&format!("{sql} /dev/fd/1 | cat")), "x\n1\n");
+    shell(&format!("umask 077; {sql} private.csv; umask 022; {sql} public.csv"));
+    assert_eq!((mode("private.csv"), mode("public.csv")), (0o600, 0o644));
+}
