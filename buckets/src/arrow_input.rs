@@ -151,6 +151,11 @@ fn canonical(
         FieldType::Timestamp => instants(array, place)?,
         FieldType::Double => {
             let doubles = cast(array, &DataType::Float64, place)?;
+            if array.data_type().is_decimal() {
+                // What is beyond int64 is null here, and rounded as in a text.
+                let whole = cast_with_options(array, &DataType::Int64, &CastOptions::default());
+                check_fit(whole.map_err(|e| BatchError::from_arrow(&e))?.as_primitive(), place)?;
+            }
             match known {
                 Some(FieldType::Int64) => whole_numbers(&doubles).unwrap_or(doubles),
                 _ => doubles,

@@ -57,6 +57,27 @@ fn other_widths_and_encodings_become_canonical() {
 }
 
 #[test]
+fn decimals_whose_whole_part_no_double_holds_are_refused() {
+    let decimals = |values: Vec<i128>, scale| {
+        let column = Decimal128Array::from(values).with_precision_and_scale(38, scale).unwrap();
+        batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", Arc::new(column))]), &schema())
+    };
+    for (values, scale) in
+        [(vec![1, 9_007_199_254_740_993], 0), (vec![1, -90_071_992_547_409_931], 1), (vec![1, i128::from(i64::MAX)], 0)]
+    {
+        let error = decimals(values, scale).unwrap_err();
+        assert_eq!((error.index, error.error.code), (1, Code::TypeMismatch));
+        assert!(error.to_string().contains("no double holds exactly"), "{error}");
+    }
+    // A fraction is rounded, as in a text; and so is what no integer holds.
+    for (values, scale) in
+        [(vec![9_007_199_254_740_994, 1], 0), (vec![1, 10_i128.pow(37) + 1], 0), (vec![1, 10_i128.pow(20) + 1], 20)]
+    {
+        assert!(decimals(values, scale).is_ok());
+    }
+}
+
+#[test]
 fn the_time_column_is_required_and_whole() {
     assert_eq!(refused(vec![("x", times(&[1]))], &schema()), (0, Code::BadValue));
     assert_eq!(refused(vec![("t", Arc::new(Int64Array::from(vec![1])))], &schema()), (0, Code::BadValue));
