@@ -257,7 +257,8 @@ impl Measurements {
     /// Reads the next slice of time.
     fn read_slice(&mut self, deadline: Deadline<'_>) -> Result<()> {
         let Some((from, to)) = self.rest else { return Ok(()) };
-        let (first, last, rest) = match (self.descending, to.abs_diff(from) < self.width) {
+        let is_all = self.planned.is_some() || to.abs_diff(from) < self.width;
+        let (first, last, rest) = match (self.descending, is_all) {
             (_, true) | (None, _) => (from, to, None),
             (Some(false), false) => {
                 let last = from.saturating_add_unsigned(self.width - 1);

@@ -70,3 +70,27 @@ fn slices_do_not_shrink_to_instants_where_buckets_are_large() {
         assert_eq!(count, expected);
     }
 }
+
+/// From the first to the last time that there is.
+#[test]
+fn measurements_at_both_ends_of_time_are_found_once() {
+    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).open().unwrap();
+    let options = CollectionOptions::new("t").precision(ebbtide::ttl::Precision::Ns);
+    let all = db.create_collection("all", options).unwrap();
+    let times = [i64::MIN, 0, i64::MAX].map(|nanos| Timestamp::from_units(nanos, ebbtide::ttl::Precision::Ns));
+    let documents: Vec<Value> = times
+        .iter()
+        .map(|time| Value::Object(vec![("t".into(), Value::Date(*time)), ("n".into(), Value::Int(1))]))
+        .collect();
+    all.insert_documents(&documents).unwrap();
+    let (clock, killed) = (Arc::new(SystemClock::new()), Arc::new(AtomicBool::new(false)));
+    for sort in [rawdoc! {}, rawdoc! { "t": -1 }] {
+        let query = Query::new(&rawdoc! {}).unwrap().sort(&sort).unwrap().window(0, None, 64 << 20);
+        let mut found = Measurements::new(all.snapshot().unwrap(), query);
+        let mut count = 0;
+        while !found.is_done() {
+            count += found.next_batch(1_000, 16 << 20, Deadline::new(&clock, &killed)).unwrap().len();
+        }
+        assert_eq!(count, times.len(), "{sort:?}");
+    }
+}
