@@ -164,6 +164,10 @@ impl From<SegmentError> for Error {
 
 impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Self {
-        Error::internal(format!("arrow: {error}"))
+        match error {
+            // A filter of the caller's could not be evaluated.
+            arrow::error::ArrowError::ExternalError(error) => Error::new(Code::BadValue, error.to_string()),
+            error => Error::internal(format!("arrow: {error}")),
+        }
     }
 }

@@ -12,6 +12,7 @@ use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
 use crate::pushdown::{MetaPredicate, PushdownRules, unqualified};
 use crate::timestamp_coercion::rewrite_expr;
+use crate::zeros_in_lists;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{
@@ -459,7 +460,7 @@ impl Condition {
         }
         let expr = unqualified(expr)?;
         let df_schema = DFSchema::try_from(full.as_ref().clone())?;
-        let expr = rewrite_expr(expr, &df_schema, now, state.config_options())?;
+        let expr = zeros_in_lists::with_both(rewrite_expr(expr, &df_schema, now, state.config_options())?)?;
         let names = expr.column_refs();
         let fields: Vec<_> =
             full.fields().iter().filter(|f| names.iter().any(|c| c.name == *f.name())).cloned().collect();

@@ -158,31 +158,28 @@ pub(crate) struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
+    /// An error of another crate that went through DataFusion or Arrow.
+    fn explain_external(&self, inner: &(dyn std::error::Error + 'static)) -> QueryError {
+        if let Some(error) = inner.downcast_ref::<ebbtide::Error>() {
+            return QueryError::new(error.code(), error.to_string());
+        }
+        if let Some(error) = inner.downcast_ref::<QueryError>() {
+            return error.clone();
+        }
+        if let Some(error) = inner.downcast_ref::<DataFusionError>() {
+            return self.explain(error);
+        }
+        QueryError::new(Code::BadValue, inner.to_string())
+    }
+
     pub(crate) fn explain(&self, error: &DataFusionError) -> QueryError {
         match error {
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => self.explain(inner),
             DataFusionError::Shared(inner) => self.explain(inner),
             DataFusionError::Collection(all) if !all.is_empty() => self.explain(&all[0]),
-            DataFusionError::External(inner) => {
-                if let Some(error) = inner.downcast_ref::<ebbtide::Error>() {
-                    return QueryError::new(error.code(), error.to_string());
-                }
-                if let Some(error) = inner.downcast_ref::<QueryError>() {
-                    return error.clone();
-                }
-                if let Some(error) = inner.downcast_ref::<DataFusionError>() {
-                    return self.explain(error);
-                }
-                QueryError::new(Code::BadValue, inner.to_string())
-            }
+            DataFusionError::External(inner) => self.explain_external(inner.as_ref()),
             DataFusionError::ArrowError(inner, _) => match &**inner {
-                datafusion::arrow::error::ArrowError::ExternalError(inner)
-                    if inner.downcast_ref::<ebbtide::Error>().is_some() =>
-                {
-                    let message = inner.to_string();
-                    let code = inner.downcast_ref::<ebbtide::Error>().map_or(Code::BadValue, ebbtide::Error::code);
-                    QueryError::new(code, message)
-                }
+                datafusion::arrow::error::ArrowError::ExternalError(inner) => self.explain_external(inner.as_ref()),
                 other => QueryError::new(Code::BadValue, plain(&other.to_string())),
             },
             DataFusionError::SQL(inner, _) => self.syntax(&inner.to_string()),

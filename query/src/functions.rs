@@ -28,12 +28,15 @@ mod series;
 mod sliding;
 mod table;
 mod totals;
+mod value_key;
 pub(crate) mod widened;
 mod zeros;
 
 use crate::balance::balance_filters;
+use crate::distinct_subqueries::DistinctSubqueries;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::timestamp_coercion::BeneathCasts;
+use crate::zeros_in_lists;
 use chrono::{DateTime, Utc};
 use datafusion::catalog::{Session, TableFunctionImpl};
 use datafusion::common::config::ConfigOptions;
@@ -87,6 +90,7 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     let after = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
     rules.insert(after, Arc::new(asof::PushPastAsof));
     rules.insert(0, Arc::new(BeneathCasts));
+    rules.push(Arc::new(DistinctSubqueries));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     let rules = rules.into_iter().map(|rule| Arc::new(WhenRun(rule)) as Arc<_>).collect();
     let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots), Arc::new(calls::Calls)];
@@ -167,7 +171,9 @@ fn register_table(
 /// Registers the functions that only rewritten plans call, for those who get such plans from elsewhere.
 #[cfg(feature = "workers")]
 pub(crate) fn register_internal(context: &SessionContext) {
-    for function in arithmetic::functions().chain(floats::functions()).chain([widened::function()]) {
+    for function in
+        arithmetic::functions().chain(floats::functions()).chain([widened::function(), value_key::VALUE_KEY.clone()])
+    {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }
@@ -241,7 +247,11 @@ impl QueryPlanner for Planner {
         'life2: 'async_trait,
         Self: 'async_trait,
     {
-        self.0.create_physical_plan(plan, session).map(|plan| balance_filters(plan?)).boxed()
+        let plan = match zeros_in_lists::in_plan(plan.clone()) {
+            Ok(plan) => plan,
+            Err(error) => return ready(Err(error)).boxed(),
+        };
+        async move { balance_filters(self.0.create_physical_plan(&plan, session).await?) }.boxed()
     }
 }
 

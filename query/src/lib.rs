@@ -28,6 +28,7 @@ mod barriers;
 mod cancellation;
 mod catalog;
 mod context;
+mod distinct_subqueries;
 mod dml;
 mod documents;
 mod engine_aggregate;
@@ -66,6 +67,7 @@ mod views;
 mod words;
 #[cfg(feature = "workers")]
 mod workers;
+mod zeros_in_lists;
 
 pub use cancellation::Stop;
 pub use datafusion::common::ScalarValue;

@@ -3,6 +3,8 @@
 
 mod texts;
 
+use crate::error::QueryError;
+use crate::zeros_in_lists;
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -95,7 +97,7 @@ impl PushdownRules<'_> {
         if let (Some(meta), Some(predicate)) = (self.meta, conjunction(metas)) {
             let schema = Arc::new(ArrowSchema::new(vec![schema.field_with_name(meta)?.clone()]));
             let text = predicate.to_string();
-            let predicate = unqualified(predicate)?;
+            let predicate = zeros_in_lists::with_both(unqualified(predicate)?)?;
             let predicate = state.create_physical_expr(predicate, &DFSchema::try_from(schema.as_ref().clone())?)?;
             pushed.meta = Some(Arc::new(MetaPredicate { predicate, schema, text, candidates }));
         }
@@ -149,7 +151,7 @@ impl MetaFilter for MetaPredicate {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), vec![Arc::clone(metas)])?;
         let rows = batch.num_rows();
         let value = self.predicate.evaluate(&batch).and_then(|v| v.into_array(rows));
-        let array = value.map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
+        let array = value.map_err(|e| ArrowError::ExternalError(Box::new(QueryError::from(e))))?;
         match array.as_any().downcast_ref::<BooleanArray>() {
             Some(selected) => Ok(selected.clone()),
             None => Err(ArrowError::ComputeError(format!("'{}' is not a condition", self.text))),

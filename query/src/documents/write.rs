@@ -8,6 +8,7 @@ use crate::dml::forms::{has_subquery, insert_of, part, refuse_other_forms, sourc
 use crate::error::{QueryError, Result};
 use crate::pushdown::unqualified;
 use crate::timestamp_coercion::rewrite_expr;
+use crate::zeros_in_lists;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -187,7 +188,7 @@ impl Change {
         let simplifier = ExprSimplifier::new(context);
         // Some functions only run in the form that they are simplified to.
         let simple = |expr: Expr| simplifier.simplify(simplifier.coerce(expr, &df_schema)?);
-        let compile = |expr: Expr| state.create_physical_expr(expr, &df_schema);
+        let compile = |expr: Expr| state.create_physical_expr(zeros_in_lists::with_both(expr)?, &df_schema);
         let condition = condition.map(simple).transpose()?;
         let filter = filter_of(condition.iter().flat_map(split_conjunction), &planned);
         let condition = condition.map(compile).transpose()?;

@@ -5,6 +5,7 @@
 //! whatever is planned: queries, and the conditions of DELETE.
 
 use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
+use super::value_key::{self, VALUE_KEY};
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
@@ -26,6 +27,9 @@ const MAY_MAKE_NAN: [&str; 17] = [
     "acos", "acosh", "asin", "atanh", "cos", "exp", "ln", "log", "log10", "log2", "pow", "power", "sin", "sqrt", "tan",
     "cot", "nanvl",
 ];
+
+/// Aggregates whose result depends on the number of distinct values.
+const COUNTS_DISTINCT: [&str; 2] = ["avg", "count"];
 
 /// Replaces operators by checked functions.
 #[derive(Debug)]
@@ -75,6 +79,16 @@ impl FunctionRewrite for ExactArithmetic {
                 }
                 _ => Transformed::no(Expr::ScalarFunction(made)),
             },
+            // DataFusion looks its values up by their bits.
+            Expr::Case(mut case) if case.expr.is_some() => {
+                let values = case.when_then_expr.iter_mut().map(|(when, _)| when).chain(&mut case.expr);
+                let mut wrapped = false;
+                for value in values.filter(|value| kind(value).is_floating() && !is_of_equal_bits(value)) {
+                    **value = call(&EQUAL_BITS, vec![std::mem::take(value)]);
+                    wrapped = true;
+                }
+                Transformed::new_transformed(Expr::Case(case), wrapped)
+            }
             Expr::Cast(cast) if cast.field.data_type().is_floating() && kind(&cast.expr).is_string() => {
                 Transformed::yes(one_nan(Expr::Cast(cast)))
             }
@@ -85,13 +99,14 @@ impl FunctionRewrite for ExactArithmetic {
             }
             Expr::AggregateFunction(mut count)
                 if count.params.distinct
-                    && count.func.name() == "count"
-                    && count.params.args.iter().any(|arg| kind(arg).is_floating()) =>
+                    && COUNTS_DISTINCT.contains(&count.func.name())
+                    && count.params.args.iter().any(|arg| kind(arg).is_floating() || value_key::is_for(&kind(arg))) =>
             {
                 let args = std::mem::take(&mut count.params.args);
-                let equal = |arg: Expr| match kind(&arg).is_floating() {
-                    true => call(&EQUAL_BITS, vec![arg]),
-                    false => arg,
+                let equal = |arg: Expr| match kind(&arg) {
+                    ty if ty.is_floating() => call(&EQUAL_BITS, vec![arg]),
+                    ty if value_key::is_for(&ty) => call(&VALUE_KEY, vec![arg]),
+                    _ => arg,
                 };
                 count.params.args = args.into_iter().map(equal).collect();
                 Transformed::yes(Expr::AggregateFunction(count))
@@ -109,7 +124,8 @@ pub(super) fn may_be_rewritten(expr: &Expr) -> bool {
         Expr::ScalarFunction(call) => call.func.name() == "nullif" || MAY_MAKE_NAN.contains(&call.func.name()),
         Expr::Cast(cast) => cast.field.data_type().is_floating(),
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => value.is_nan(),
-        Expr::AggregateFunction(call) => call.params.distinct && call.func.name() == "count",
+        Expr::AggregateFunction(call) => call.params.distinct && COUNTS_DISTINCT.contains(&call.func.name()),
+        Expr::Case(case) => case.expr.is_some(),
         _ => false,
     }
 }
@@ -124,6 +140,11 @@ fn one_nan(expr: Expr) -> Expr {
 
 pub(super) fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args))
+}
+
+/// Whether an expression is a call of [`EQUAL_BITS`].
+fn is_of_equal_bits(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func == *EQUAL_BITS)
 }
 
 fn without_canonical(expr: Expr) -> Expr {

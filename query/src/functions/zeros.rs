@@ -2,16 +2,17 @@
 //!
 //! DataFusion sorts -0.0 before 0.0. That can be seen where equal values are told apart by a later key, and in windows, where
 //! equal values are peers or form one partition. There, keys that are doubles are wrapped in [`EQUAL_BITS`]; a single key needs nothing, because
-//! the order of equal values is not defined.
+//! the order of equal values is not defined. Sorts within aggregates and of `DISTINCT ON` also lose keys that they repeat, with which
+//! DataFusion fails.
 
 use super::arithmetic::call;
 use super::floats::EQUAL_BITS;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, SortExpr};
 use std::sync::Arc;
 
-/// Wraps the keys of a plan's sorts and windows.
+/// Wraps the keys of a plan's sorts and windows, and of sorts within aggregates.
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !sorts_by_several(&plan)? {
         return Ok(plan);
@@ -37,18 +38,60 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
                 other => Ok(Transformed::no(other)),
             })
         }
+        LogicalPlan::Aggregate(aggregate) => {
+            let schema = Arc::clone(aggregate.input.schema());
+            LogicalPlan::Aggregate(aggregate).map_expressions(|expr| {
+                let name = expr.schema_name().to_string();
+                let sorted = expr.transform_up(|expr| match expr {
+                    Expr::AggregateFunction(mut call) => {
+                        let changed = tidy(&mut call.params.order_by, 0, &schema);
+                        Ok(Transformed::new_transformed(Expr::AggregateFunction(call), changed))
+                    }
+                    other => Ok(Transformed::no(other)),
+                })?;
+                Ok(sorted
+                    .update_data(|expr| if expr.schema_name().to_string() == name { expr } else { expr.alias(name) }))
+            })
+        }
+        LogicalPlan::Distinct(Distinct::On(mut on)) => {
+            let schema = Arc::clone(on.input.schema());
+            let keys = on.on_expr.len();
+            let changed = on.sort_expr.as_mut().is_some_and(|sort| tidy(sort, keys, &schema));
+            Ok(Transformed::new_transformed(LogicalPlan::Distinct(Distinct::On(on)), changed))
+        }
         other => Ok(Transformed::no(other)),
     })?;
     Ok(rewritten.data)
 }
 
-/// Whether there is a sort by more than one key, or a window.
+/// Takes away the keys that a sort repeats, and wraps those after the first `from` that are doubles, but the last; returns whether
+/// there are any.
+fn tidy(keys: &mut Vec<SortExpr>, from: usize, schema: &DFSchema) -> bool {
+    let before = keys.len();
+    let mut seen = Vec::with_capacity(before);
+    keys.retain(|key| {
+        let is_new = !seen.contains(&key.expr);
+        seen.push(key.expr.clone());
+        is_new
+    });
+    let last = keys.len().saturating_sub(1);
+    let wrapped = wrap(keys[..last].iter_mut().skip(from).map(|key| &mut key.expr), schema);
+    wrapped || keys.len() < before
+}
+
+/// Whether there is a sort by more than one key, also within an aggregate, or a window.
 fn sorts_by_several(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= match node {
             LogicalPlan::Sort(sort) => sort.expr.len() > 1,
             LogicalPlan::Window(_) => true,
+            LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().any(|expr| {
+                let sorts =
+                    |expr: &Expr| matches!(expr, Expr::AggregateFunction(call) if call.params.order_by.len() > 1);
+                expr.exists(|expr| Ok(sorts(expr))).unwrap_or(false)
+            }),
+            LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.as_ref().is_some_and(|keys| keys.len() > 1),
             _ => false,
         };
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -187,3 +187,127 @@ fn subqueries_over_two_calls_of_a_table_function_are_two() {
         }
     }
 }
+
+/// Rows of which half of those without a value have -0.0 for 0.0.
+fn zeros() -> World {
+    let world = World::at("2024-06-01T00:00:00Z");
+    world.rows("CREATE COLLECTION z WITH (timeField = 'time', metaField = 's')");
+    world.rows(
+        "INSERT INTO z (time, s, k, d)
+         SELECT to_timestamp_seconds(1704067200 + value), named_struct('id', 'a-name-of-many-letters-' || (value % 4), 'n', value % 2),
+                value, CASE value % 4 WHEN 0 THEN 0.0 WHEN 1 THEN -0.0 ELSE value % 20 END
+         FROM generate_series(0, 99)",
+    );
+    world.rows("FLUSH");
+    world
+}
+
+#[test]
+fn both_zeros_are_one_value_in_lists_and_cases() {
+    let world = zeros();
+    for (condition, count) in [
+        ("d IN (0, 91, 92)", 50),
+        ("d IN (0, 91, 92, 93)", 50),
+        ("d IN (-0.0, 91, 92, 93, 94)", 50),
+        ("d NOT IN (0, 91, 92, 93)", 50),
+        ("d = 0 OR d = 91 OR d = 92 OR d = 93", 50),
+        ("NOT (d = 0 OR d = 91 OR d = 92 OR d = 93)", 50),
+        ("d IN (2, 3, 6, 7)", 20),
+        ("k IN (SELECT max(k) FROM z WHERE d IN (0, 91, 92, 93))", 1),
+        ("CASE d WHEN 0 THEN true ELSE false END", 50),
+        ("CASE d WHEN -0.0 THEN true WHEN 2 THEN true ELSE false END", 55),
+        ("CASE 0.0 WHEN d THEN true ELSE false END", 50),
+    ] {
+        let sql = format!("SELECT count(*) AS n, count(*) FILTER (WHERE {condition}) AS m FROM z WHERE {condition}");
+        assert_eq!(rows(&world, &sql), [json!({"n": count, "m": count})], "{condition}");
+    }
+    world.rows("DELETE FROM z WHERE d IN (0, 91, 92, 93)");
+    assert_eq!(rows(&world, "SELECT count(*) AS n FROM z"), [json!({"n": 50})]);
+}
+
+#[test]
+fn both_zeros_are_one_value_to_sorts_within_aggregates() {
+    let world = zeros();
+    let four = "(VALUES (1, -0.0::double), (2, 0.0::double), (3, -0.0::double), (0, 0.0::double)) AS v(k, d)";
+    for (sql, expected) in [
+        (format!("SELECT array_agg(k ORDER BY d, k) AS x FROM {four}"), json!([0, 1, 2, 3])),
+        (format!("SELECT array_agg(k ORDER BY d, k DESC, d) AS x FROM {four}"), json!([3, 2, 1, 0])),
+        (format!("SELECT first_value(k ORDER BY d, k) AS x FROM {four}"), json!(0)),
+        (
+            format!(
+                "SELECT k AS x FROM (SELECT DISTINCT ON (g) g, k FROM (SELECT 1 AS g, * FROM {four}) AS w ORDER BY g, d, k) AS y"
+            ),
+            json!(0),
+        ),
+        ("SELECT avg(DISTINCT d) AS x FROM z".to_owned(), json!(9.0)),
+        (
+            "SELECT avg(DISTINCT d) FILTER (WHERE count > 0) AS x FROM (SELECT d, 1 AS count FROM z) AS y".to_owned(),
+            json!(9.0),
+        ),
+    ] {
+        assert_eq!(rows(&world, &sql), [json!({ "x": expected })], "{sql}");
+    }
+    assert_eq!(
+        rows(&world, "SELECT avg(DISTINCT d) AS x, count(DISTINCT d) AS n FROM z"),
+        [json!({"x": 9.0, "n": 11})]
+    );
+}
+
+#[test]
+fn sorts_may_repeat_a_key() {
+    let world = world();
+    for sql in [
+        "SELECT DISTINCT ON (s) s, time FROM w ORDER BY s, time, s",
+        "SELECT DISTINCT ON (s) s, time FROM w ORDER BY s, s, time, time DESC",
+    ] {
+        let first = ["2024-01-01T00:00:00Z", "2024-01-01T00:30:00Z", "2024-01-01T01:00:00Z"];
+        let expected: Vec<Value> =
+            ["x", "y", "z"].into_iter().zip(first).map(|(s, time)| json!({"s": s, "time": time})).collect();
+        assert_eq!(rows(&world, sql), expected, "{sql}");
+    }
+    let lists = rows(
+        &world,
+        "SELECT s, array_agg(a ORDER BY a DESC, a) AS x FROM w2 WHERE a IS NOT NULL GROUP BY s ORDER BY s",
+    );
+    assert_eq!(
+        lists,
+        [json!({"s": "x", "x": [12, 0]}), json!({"s": "y", "x": [13, 1]}), json!({"s": "z", "x": [14, 11, 2]})]
+    );
+}
+
+#[test]
+fn values_that_repeat_in_a_subquery_are_looked_for_once() {
+    let world = zeros();
+    let plan = world.text("EXPLAIN PLAN SELECT count(*) FROM z WHERE s.n IN (SELECT s.n FROM z WHERE k > 2)");
+    assert!(plan.contains("Semi") && plan.matches("AggregateExec").count() >= 2, "{plan}");
+    for (sql, n) in [
+        ("SELECT count(*) AS n FROM z WHERE s.n IN (SELECT s.n FROM z WHERE k > 2)", 100),
+        ("SELECT count(*) AS n FROM z WHERE s.n NOT IN (SELECT s.n FROM z WHERE k % 2 = 0)", 50),
+        ("SELECT count(*) AS n FROM z WHERE k NOT IN (SELECT nullif(k, 3) FROM z WHERE k < 9)", 0),
+        ("SELECT count(*) AS n FROM z AS a WHERE EXISTS (SELECT 1 FROM z AS b WHERE b.k % 3 = a.k AND b.k > 5)", 3),
+        (
+            "SELECT count(*) AS n FROM z AS a WHERE NOT EXISTS (SELECT 1 FROM z AS b WHERE b.k % 3 = a.k AND b.k > 5)",
+            97,
+        ),
+    ] {
+        assert_eq!(rows(&world, sql), [json!({ "n": n })], "{sql}");
+    }
+}
+
+#[test]
+fn distinct_objects_are_counted_in_little_memory() {
+    let world = zeros();
+    let by_hour = "SELECT count(*) AS bins, sum(n) AS n, sum(m) AS m
+                   FROM (SELECT k % 25 AS bin, count(DISTINCT s) AS n, median(k) AS m FROM z GROUP BY 1) AS x";
+    assert_eq!(rows(&world, by_hour), [json!({"bins": 25, "n": 100, "m": 1237})]);
+    let nulls = "SELECT count(DISTINCT CASE WHEN k > 1 THEN s END) AS n, count(DISTINCT [k % 3]) AS l, sum(k) AS k FROM z WHERE k < 3";
+    assert_eq!(rows(&world, nulls), [json!({"n": 1, "l": 3, "k": 3})]);
+}
+
+#[test]
+fn a_comparison_that_no_meta_can_have_is_a_mistake_of_the_statement() {
+    let world = zeros();
+    let error = world.error("SELECT count(*) FROM z WHERE s.id > 3");
+    assert_eq!(error.code(), ebbtide::ttl::Code::BadValue);
+    assert!(error.message().contains("Cannot cast string 'a-name-of-many-letters-"), "{}", error.message());
+}
