@@ -301,5 +301,5 @@ impl Context<'_> {
 
 /// Operators of whole filters, not of one value.
 fn is_logical(operator: &str) -> bool {
-    matches!(operator, "$and" | "$or" | "$nor")
+    matches!(operator, "$and" | "$or" | "$nor" | "$expr" | "$comment")
 }
