@@ -6,6 +6,7 @@ mod densify;
 mod lookup;
 mod windows;
 
+use super::condition::{Condition, split_expressions};
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
 use super::{Pipeline, Result, Stage, Unwind};
@@ -149,23 +150,23 @@ fn constant(value: RawBsonRef<'_>) -> Result<Expression> {
     Expression::parse(value)
 }
 
-/// A filter. `$expr` at its top is a stage of its own after the rest of it, which may then be asked of the collection.
+/// A filter. What of it has `$expr` is a stage of its own after the rest of it, which may then be asked of the collection.
 fn matching(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
     let filter = object(argument, 15959, "the match filter must be an expression in an object")?;
-    let (mut rest, mut condition) = (RawDocumentBuf::new(), None);
-    for (name, value) in filter.iter().map_while(std::result::Result::ok) {
-        if name.as_str() == "$expr" {
-            condition = Some(constants.expression(value)?);
-        } else {
-            rest.append(name, value);
-        }
-    }
-    let filter = Filter::parse(&rest, Purpose::Find)?;
+    let (rest, computed) = split_expressions(filter);
+    let condition = if computed.is_empty() { None } else { Some(Condition::parse(&computed, constants)?) };
+    let filter = Filter::parse(&without_comment(&rest), Purpose::Find)?;
     if condition.is_none() || !filter.is_everything() {
         stages.push(Stage::Match(Box::new(filter)));
     }
     stages.extend(condition.map(Stage::Condition));
     Ok(())
+}
+
+/// Not every collection that is asked knows `$comment`, which says nothing.
+fn without_comment(filter: &RawDocument) -> RawDocumentBuf {
+    let members = filter.iter().map_while(std::result::Result::ok);
+    members.filter(|(name, _)| name.as_str() != "$comment").collect()
 }
 
 /// The names of a path in a projection.
