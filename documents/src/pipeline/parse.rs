@@ -85,7 +85,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
                     }
                 }
             }
-            Stage::Sort(Sort::parse(sort)?, None)
+            Stage::Sort(Sort::of_paths(sort)?, None)
         }
         "$limit" => match (Number::of(argument), whole_number(argument)) {
             (_, Some(limit @ 1..)) => Stage::Limit(limit.unsigned_abs()),
@@ -103,7 +103,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
                 id,
                 fields: vec![(bson::raw::cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
             }));
-            Stage::Sort(Sort::parse(&rawdoc! { "count": -1 })?, None)
+            Stage::Sort(Sort::of_paths(&rawdoc! { "count": -1 })?, None)
         }
         "$unwind" => Stage::Unwind(unwind(argument)?),
         "$replaceRoot" => {
@@ -191,6 +191,14 @@ enum Said {
     Computed(Expression),
 }
 
+/// An empty object says nothing of a field.
+fn refuse_empty(path: &str, of_project: bool) -> ExpressionError {
+    match of_project {
+        true => wrong(51270, "An empty sub-projection is not a valid value. Found empty object at path"),
+        false => wrong(40180, format!("an empty object is not a valid value. Found empty object at path {path}")),
+    }
+}
+
 /// Takes nested objects of a projection apart into paths.
 fn flatten(
     prefix: &str,
@@ -207,6 +215,7 @@ fn flatten(
             other if switches && Number::of(other).is_some() => {
                 Said::Switch(Number::of(other).is_some_and(|n| n.to_i64() != Some(0)))
             }
+            RawBsonRef::Document(inner) if inner.is_empty() => return Err(refuse_empty(&path, switches)),
             RawBsonRef::Document(inner) if is_nested(inner) => {
                 flatten(&path, inner, fields, switches, constants)?;
                 continue;

@@ -56,6 +56,20 @@ fn fields_are_kept_computed_and_left_out() {
 }
 
 #[test]
+fn an_empty_object_says_nothing_of_a_field() {
+    for (stage, expected) in [
+        (rawdoc! { "$project": { "b": {} } }, 51270),
+        (rawdoc! { "$project": { "a": 1, "b": { "c": {} } } }, 51270),
+        (rawdoc! { "$addFields": { "b": {} } }, 40180),
+        (rawdoc! { "$set": { "b": { "c": {} } } }, 40180),
+    ] {
+        assert_eq!(code(&rawdoc! { "p": [stage.clone()] }), expected, "{stage:?}");
+    }
+    let literal = rawdoc! { "p": [{ "$project": { "_id": 0, "x": { "$literal": {} }, "y": [{}] } }] };
+    assert_eq!(run(&literal, &people()[..1]), [rawdoc! { "x": {}, "y": [{}] }]);
+}
+
+#[test]
 fn lists_are_unwound() {
     let ids = |stage: RawDocumentBuf| -> Vec<RawDocumentBuf> {
         run(&rawdoc! { "p": [stage, { "$project": { "l": 1, "i": 1 } }] }, &people())
