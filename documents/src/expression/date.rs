@@ -6,8 +6,8 @@ mod units;
 mod windows;
 
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
-use bson::DateTime;
 use bson::raw::RawBson;
+use bson::{DateTime, Timestamp};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use units::{Unit, weekday};
 
@@ -159,6 +159,12 @@ fn week(day: NaiveDate) -> i32 {
 /// A date as MongoDB writes it in texts, which have years of four digits.
 pub(super) fn iso(date: DateTime) -> Result<String> {
     format_date("%Y-%m-%dT%H:%M:%S.%LZ", Zone::UTC, date.timestamp_millis())
+}
+
+/// A timestamp as MongoDB writes it in texts: without its year, and with its increment.
+pub(super) fn stamp_text(stamp: Timestamp) -> String {
+    let time = chrono::DateTime::from_timestamp(stamp.time.into(), 0).unwrap_or_default();
+    format!("{}:{}", time.format("%b %e %H:%M:%S"), stamp.increment)
 }
 
 fn no_year_of_texts(what: impl std::fmt::Display) -> ExpressionError {

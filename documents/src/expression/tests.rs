@@ -238,6 +238,20 @@ fn numbers_are_texts_of_their_own_in_operators_on_texts() {
 }
 
 #[test]
+fn a_timestamp_is_a_text_in_operators_on_texts() {
+    let part = rawdoc! { "e": { "$substrCP": ["$a", 0, 60] } };
+    for (time, increment, expected) in [
+        (5, 1, "Jan  1 00:00:05:1"),
+        (1_795_986_883, 12, "Nov 29 21:14:43:12"),
+        (u32::MAX, u32::MAX, "Feb  7 06:28:15:4294967295"),
+    ] {
+        let stamp = bson::Timestamp { time, increment };
+        assert_eq!(text_or_code(&part, stamp).as_deref(), Ok(expected));
+        assert_eq!(text_or_code(&rawdoc! { "e": { "$toUpper": "$a" } }, stamp), Ok(expected.to_uppercase()));
+    }
+}
+
+#[test]
 fn what_no_double_holds_is_not_converted_to_one() {
     let to_double = rawdoc! { "e": { "$toDouble": "$a" } };
     let convert = |a: RawBson| {

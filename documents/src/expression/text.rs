@@ -24,6 +24,7 @@ fn coerced(value: &Value) -> Result<String> {
         Some(RawBson::Double(d)) => double_text(*d),
         Some(RawBson::Decimal128(d)) => d.to_string(),
         Some(RawBson::DateTime(date)) => super::date::iso(*date)?,
+        Some(RawBson::Timestamp(stamp)) => super::date::stamp_text(*stamp),
         _ => {
             return Err(ExpressionError::new(
                 16007,
