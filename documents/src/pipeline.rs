@@ -5,6 +5,7 @@
 //! 2. Groups come in the order of their `_id`, so that a result is the same on each run.
 //! 3. An unknown stage, operator or accumulator is an error that names it.
 
+mod condition;
 mod densify;
 mod group;
 mod lookup;
@@ -16,13 +17,15 @@ mod sliding;
 mod windows;
 
 use crate::expression::accumulator::number;
-use crate::expression::{Constants, Expression, Scope, is_true};
+use crate::expression::{Constants, Expression, Scope};
 use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
+pub use condition::split_expressions;
 pub use lookup::Foreign;
 pub use plan::{FirstGroups, GroupPlan, WindowFigures};
 
+use condition::Condition;
 use densify::Densify;
 use group::{Group, Grouping};
 use lookup::{Lookup, Table};
@@ -58,7 +61,7 @@ pub struct Pipeline {
 enum Stage {
     Match(Box<Filter>),
     /// `$match` with `$expr`.
-    Condition(Expression),
+    Condition(Condition),
     Project(Projector),
     Group(Group),
     /// The order, and how many come first at most.
@@ -379,8 +382,11 @@ impl Feed<'_> {
                 }
             }
             (Stage::Condition(condition), _) => {
-                let holds = is_true(&condition.evaluate(&document, now_ms)?);
-                if holds { next.give(document) } else { Ok(true) }
+                if condition.holds(&document, now_ms)? {
+                    next.give(document)
+                } else {
+                    Ok(true)
+                }
             }
             (Stage::Project(projector), _) => {
                 let projected = projector.apply(&document, &mut Scope::new(&document, now_ms))?;

@@ -12,6 +12,9 @@ use crate::{Code, Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{RawArray, RawBsonRef};
 
+/// The order in which documents come without a sort.
+const NATURAL: &str = "$natural";
+
 /// The most paths of a sort, as in MongoDB.
 const PATHS_MAX: usize = 32;
 
@@ -44,12 +47,27 @@ enum Cursor<'s, 'd> {
 }
 
 impl Sort {
-    /// Reads a sort. An empty one sorts nothing: all keys are equal.
+    /// Reads the sort of a find. An empty one sorts nothing: all keys are equal. `{$natural: 1}` is an empty one.
     ///
     /// # Errors
-    /// `BadValue` for a direction other than 1 and -1, for what is no path, and for more than 32 paths.
+    /// `BadValue` for a direction other than 1 and -1, for what is no path, for more than 32 paths, for `{$natural: -1}`, and for
+    /// `$natural` beside paths.
     pub fn parse(sort: &RawDocument) -> Result<Sort> {
-        let bad = |message: String| RuleError::new(Code::BadValue, message);
+        let Some(direction) = member(sort, NATURAL) else { return Sort::of_paths(sort) };
+        if sort.iter().nth(1).is_some() {
+            return Err(bad(format!("{NATURAL} in a sort stands alone: leave it out, or sort by it alone")));
+        }
+        match Number::of(direction).and_then(Number::to_i64) {
+            Some(1) => Ok(Sort(Vec::new())),
+            Some(-1) => Err(bad(format!(
+                "a sort by {{{NATURAL}: -1}} is not available: name the field whose order is to be turned around, as in {{_id: -1}}"
+            ))),
+            _ => Err(bad(format!("the direction of {NATURAL} in a sort must be 1"))),
+        }
+    }
+
+    /// Reads the sort of a stage, which has paths alone.
+    pub(crate) fn of_paths(sort: &RawDocument) -> Result<Sort> {
         let key = |member: std::result::Result<(&bson::raw::CStr, RawBsonRef<'_>), bson::error::Error>| {
             let (path, direction) = member.map_err(|error| bad(format!("the sort cannot be read: {error}")))?;
             let path = path.as_str();
@@ -194,6 +212,10 @@ impl<'s, 'd> Cursor<'s, 'd> {
             _ => Cursor::Done(RawBsonRef::Null),
         }
     }
+}
+
+fn bad(message: String) -> RuleError {
+    RuleError::new(Code::BadValue, message)
 }
 
 /// Follows names to a value, or to the first list.

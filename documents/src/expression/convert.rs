@@ -2,6 +2,7 @@
 
 use super::arithmetic::real_of;
 use super::{ExpressionError, Result, Value, boolean, is_nothing, is_true, null, type_of};
+use crate::Decimal;
 use crate::order::{Number, integer_of};
 use bson::DateTime;
 use bson::raw::RawBson;
@@ -14,6 +15,11 @@ fn unsupported(value: &Value, to: &str) -> ExpressionError {
 fn failed(text: &str, to: &str) -> ExpressionError {
     let shown: String = text.chars().take(80).collect();
     ExpressionError::new(241, format!("Failed to parse {to} '{shown}' in $convert with no onError value"))
+}
+
+fn overflow(what: impl std::fmt::Display) -> ExpressionError {
+    let message = format!("Conversion would overflow target type in $convert with no onError value: {what}");
+    ExpressionError::new(241, message)
 }
 
 pub(super) fn type_name(_: &'static str, values: &[Value]) -> Result<Value> {
@@ -34,12 +40,7 @@ pub(super) fn to_bool(_: &'static str, values: &[Value]) -> Result<Value> {
 /// The whole number of a value, cut off towards zero.
 fn truncated(value: &Value, to: &str) -> Result<i64> {
     let Some(given) = value else { return Err(unsupported(value, to)) };
-    let out_of_range = || {
-        ExpressionError::new(
-            241,
-            format!("Conversion would overflow target type in $convert with no onError value: to {to}"),
-        )
-    };
+    let out_of_range = || overflow(format_args!("to {to}"));
     match (given, Number::of(given.as_raw_bson_ref())) {
         (_, Some(Number::Int(i))) => Ok(i),
         (_, Some(Number::Decimal(d))) => d.truncate_to_i64().ok_or_else(out_of_range),
@@ -58,10 +59,7 @@ pub(super) fn to_int(_: &'static str, values: &[Value]) -> Result<Value> {
     let whole = truncated(&values[0], "int")?;
     match i32::try_from(whole) {
         Ok(narrow) => Ok(Some(RawBson::Int32(narrow))),
-        Err(_) => Err(ExpressionError::new(
-            241,
-            format!("Conversion would overflow target type in $convert with no onError value: {whole}"),
-        )),
+        Err(_) => Err(overflow(whole)),
     }
 }
 
@@ -75,9 +73,12 @@ pub(super) fn to_long(_: &'static str, values: &[Value]) -> Result<Value> {
 pub(super) fn to_double(_: &'static str, values: &[Value]) -> Result<Value> {
     let Some(given) = values[0].as_ref().filter(|_| !is_nothing(&values[0])) else { return null() };
     let double = match (given, Number::of(given.as_raw_bson_ref())) {
+        (RawBson::Decimal128(written), Some(Number::Decimal(d))) => {
+            real_of_decimal(d).ok_or_else(|| overflow(written))?
+        }
         (_, Some(number)) => real_of(number),
         (RawBson::Boolean(b), _) => f64::from(u8::from(*b)),
-        (RawBson::String(text), _) => text.parse().map_err(|_| failed(text, "number"))?,
+        (RawBson::String(text), _) => real_of_text(text).ok_or_else(|| failed(text, "number"))?,
         #[expect(
             clippy::cast_precision_loss,
             reason = "milliseconds beyond 2^53 become the nearest double, as in MongoDB"
@@ -86,6 +87,26 @@ pub(super) fn to_double(_: &'static str, values: &[Value]) -> Result<Value> {
         _ => return Err(unsupported(&values[0], "double")),
     };
     Ok(Some(RawBson::Double(double)))
+}
+
+/// The nearest double; nothing for numbers beyond the greatest and below the least normal double, as in MongoDB.
+fn real_of_decimal(decimal: Decimal) -> Option<f64> {
+    let number = Number::Decimal(decimal);
+    let real = real_of(number);
+    let is_kept =
+        real.is_normal() || decimal.is_zero() || number.is_nan() || number.compare(Number::Double(real)).is_eq();
+    is_kept.then_some(real)
+}
+
+/// The number of a text; nothing where there is none, and for numbers as in [`real_of_decimal`].
+fn real_of_text(text: &str) -> Option<f64> {
+    let real: f64 = text.parse().ok()?;
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    let is_kept = match digits.contains(|c: char| c.is_ascii_digit()) {
+        true => real.is_normal() || !digits.contains(|c| matches!(c, '1'..='9')),
+        false => true,
+    };
+    is_kept.then_some(real)
 }
 
 pub(super) fn to_date(_: &'static str, values: &[Value]) -> Result<Value> {
@@ -114,7 +135,7 @@ pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
         RawBson::Double(d) => super::text::double_text(*d),
         RawBson::Decimal128(d) => d.to_string(),
         RawBson::ObjectId(id) => id.to_hex(),
-        RawBson::DateTime(date) => super::date::iso(*date),
+        RawBson::DateTime(date) => super::date::iso(*date)?,
         _ => return Err(unsupported(&values[0], "string")),
     };
     Ok(Some(RawBson::String(text)))

@@ -6,8 +6,8 @@ mod units;
 mod windows;
 
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
-use bson::DateTime;
 use bson::raw::RawBson;
+use bson::{DateTime, Timestamp};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use units::{Unit, weekday};
 
@@ -156,13 +156,36 @@ fn week(day: NaiveDate) -> i32 {
     small((day.ordinal() + 6 - day.weekday().num_days_from_sunday()) / 7)
 }
 
-/// A date as MongoDB writes it in texts.
-pub(super) fn iso(date: DateTime) -> String {
-    format_date("%Y-%m-%dT%H:%M:%S.%LZ", Zone::UTC, date.timestamp_millis()).unwrap_or_default()
+/// A date as MongoDB writes it in texts, which have years of four digits.
+pub(super) fn iso(date: DateTime) -> Result<String> {
+    format_date("%Y-%m-%dT%H:%M:%S.%LZ", Zone::UTC, date.timestamp_millis())
+}
+
+/// A timestamp as MongoDB writes it in texts: without its year, and with its increment.
+pub(super) fn stamp_text(stamp: Timestamp) -> String {
+    let time = chrono::DateTime::from_timestamp(stamp.time.into(), 0).unwrap_or_default();
+    format!("{}:{}", time.format("%b %e %H:%M:%S"), stamp.increment)
+}
+
+fn no_year_of_texts(what: impl std::fmt::Display) -> ExpressionError {
+    let message =
+        format!("Could not convert date to string: date component was outside the supported range of 0-9999: {what}");
+    ExpressionError::new(18537, message)
+}
+
+/// A year as four digits.
+fn four_digits(year: i32) -> Result<String> {
+    match year {
+        0..=9999 => Ok(format!("{year:04}")),
+        _ => Err(no_year_of_texts(year)),
+    }
 }
 
 fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
-    let (local, east) = zone.local(millis)?;
+    let (local, east) = zone.local(millis).map_err(|error| match format.contains("%Y") || format.contains("%G") {
+        true => no_year_of_texts(format_args!("that of {millis} ms")),
+        false => error,
+    })?;
     let (day, mut text) = (local.date(), String::new());
     let mut characters = format.chars();
     while let Some(c) = characters.next() {
@@ -175,7 +198,7 @@ fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
         };
         text.push_str(&match c {
             '%' => "%".to_owned(),
-            'Y' => format!("{:04}", day.year()),
+            'Y' => four_digits(day.year())?,
             'm' => format!("{:02}", day.month()),
             'd' => format!("{:02}", day.day()),
             'H' => format!("{:02}", local.hour()),
@@ -187,7 +210,7 @@ fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
             'u' => day.weekday().number_from_monday().to_string(),
             'U' => format!("{:02}", week(day)),
             'V' => format!("{:02}", day.iso_week().week()),
-            'G' => format!("{:04}", day.iso_week().year()),
+            'G' => four_digits(day.iso_week().year())?,
             'z' => {
                 let (sign, minutes) = (if east < 0 { '-' } else { '+' }, east.abs() / 60);
                 format!("{sign}{:02}{:02}", minutes / 60, minutes % 60)

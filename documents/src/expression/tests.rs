@@ -181,3 +181,107 @@ fn what_is_constant_fails_whether_or_not_it_is_asked_for() {
         assert_eq!(value(&expression, &rawdoc! { "b": 1 }), rawdoc! { "r": 7 }, "{expression:?}");
     }
 }
+
+/// What an expression gives for a document with this value as `a`: a text, or the number of its error.
+fn text_or_code(expression: &RawDocument, a: impl Into<RawBson>) -> std::result::Result<String, i32> {
+    let mut document = RawDocumentBuf::new();
+    document.append(bson::raw::cstr!("a"), a.into());
+    let value = parsed(expression).unwrap().evaluate(&document, 0).map_err(|error| error.code)?;
+    Ok(value.unwrap().as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_date_has_a_text_only_if_its_year_has_four_digits() {
+    let iso = || rawdoc! { "e": { "$toString": "$a" } };
+    let formatted = |format: &str| rawdoc! { "e": { "$dateToString": { "date": "$a", "format": format } } };
+    let (first, end) = (-62_167_219_200_000, 253_402_300_800_000);
+    for (expression, millis, expected) in [
+        (iso(), first, Ok("0000-01-01T00:00:00.000Z")),
+        (iso(), end - 1, Ok("9999-12-31T23:59:59.999Z")),
+        (iso(), first - 1, Err(18537)),
+        (iso(), end, Err(18537)),
+        (iso(), i64::MAX, Err(18537)),
+        (rawdoc! { "e": { "$toUpper": "$a" } }, end, Err(18537)),
+        (rawdoc! { "e": { "$strcasecmp": ["$a", "x"] } }, i64::MIN, Err(18537)),
+        (rawdoc! { "e": { "$substrCP": ["$a", 0, 4] } }, first - 1, Err(18537)),
+        (rawdoc! { "e": { "$dateToString": { "date": "$a" } } }, end, Err(18537)),
+        (rawdoc! { "e": { "$dateToString": { "date": "$a", "timezone": "+05" } } }, end - 1, Err(18537)),
+        (formatted("%j"), first - 1, Ok("365")),
+        (formatted("%j"), end, Ok("001")),
+        (formatted("%Y"), i64::MAX, Err(18537)),
+        (formatted("%Y"), first, Ok("0000")),
+        (formatted("%G"), first, Err(18537)),
+        (formatted("%G"), end, Ok("9999")),
+    ] {
+        let actual = text_or_code(&expression, bson::DateTime::from_millis(millis));
+        assert_eq!(actual, expected.map(str::to_owned), "{millis}: {expression:?}");
+    }
+}
+
+#[test]
+fn numbers_are_texts_of_their_own_in_operators_on_texts() {
+    for (number, written, upper, lower) in [
+        (f64::INFINITY, "Infinity", "INF", "inf"),
+        (f64::NEG_INFINITY, "-Infinity", "-INF", "-inf"),
+        (f64::NAN, "NaN", "NAN", "nan"),
+        (1e300, "1e+300", "1E+300", "1e+300"),
+        (-0.0, "-0", "-0", "-0"),
+        (1_234_567.0, "1.23457e+06", "1.23457E+06", "1.23457e+06"),
+    ] {
+        for (operator, expected) in [("$toString", written), ("$toUpper", upper), ("$toLower", lower)] {
+            let mut expression = RawDocumentBuf::new();
+            expression.append(bson::raw::CString::try_from(operator).unwrap(), "$a");
+            let actual = text_or_code(&rawdoc! { "e": expression }, number);
+            assert_eq!(actual.as_deref(), Ok(expected), "{operator} of {number}");
+        }
+    }
+}
+
+#[test]
+fn a_timestamp_is_a_text_in_operators_on_texts() {
+    let part = rawdoc! { "e": { "$substrCP": ["$a", 0, 60] } };
+    for (time, increment, expected) in [
+        (5, 1, "Jan  1 00:00:05:1"),
+        (1_795_986_883, 12, "Nov 29 21:14:43:12"),
+        (u32::MAX, u32::MAX, "Feb  7 06:28:15:4294967295"),
+    ] {
+        let stamp = bson::Timestamp { time, increment };
+        assert_eq!(text_or_code(&part, stamp).as_deref(), Ok(expected));
+        assert_eq!(text_or_code(&rawdoc! { "e": { "$toUpper": "$a" } }, stamp), Ok(expected.to_uppercase()));
+    }
+}
+
+#[test]
+fn what_no_double_holds_is_not_converted_to_one() {
+    let to_double = rawdoc! { "e": { "$toDouble": "$a" } };
+    let convert = |a: RawBson| {
+        let mut document = RawDocumentBuf::new();
+        document.append(bson::raw::cstr!("a"), a);
+        match parsed(&to_double).unwrap().evaluate(&document, 0) {
+            Ok(value) => Ok(value.unwrap().as_f64().unwrap().to_string()),
+            Err(error) => Err(error.code),
+        }
+    };
+    for (text, expected) in [
+        ("1E6144", Err(241)),
+        ("1.7976931348623159E308", Err(241)),
+        ("1.7976931348623158E308", Ok(f64::MAX)),
+        ("-1E-400", Err(241)),
+        ("2E-308", Err(241)),
+        ("2.2250738585072014E-308", Ok(f64::MIN_POSITIVE)),
+        ("0E-6176", Ok(0.0)),
+        ("-Infinity", Ok(f64::NEG_INFINITY)),
+        ("NaN", Ok(f64::NAN)),
+        ("1.50", Ok(1.5)),
+    ] {
+        let expected = expected.map(|real: f64| real.to_string());
+        let decimal: bson::Decimal128 = text.parse().unwrap();
+        assert_eq!(convert(RawBson::Decimal128(decimal)), expected, "{text}");
+        assert_eq!(convert(RawBson::String(text.to_owned())), expected, "'{text}'");
+    }
+    for (text, expected) in
+        [("inf", Ok("inf".to_owned())), ("1e400", Err(241)), ("0e-400", Ok("0".to_owned())), ("e5", Err(241))]
+    {
+        assert_eq!(convert(RawBson::String(text.to_owned())), expected, "'{text}'");
+    }
+}

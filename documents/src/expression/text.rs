@@ -11,16 +11,20 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// A value as a text, as operators on texts take numbers and dates too; nothing for null.
+/// A value as a text, as operators on texts take numbers and dates too; nothing for null. Doubles that are not finite have other
+/// names here than in `$toString`.
 fn coerced(value: &Value) -> Result<String> {
     Ok(match value {
         value if is_nothing(value) => String::new(),
         Some(RawBson::String(text) | RawBson::Symbol(text) | RawBson::JavaScriptCode(text)) => text.clone(),
         Some(RawBson::Int32(i)) => i.to_string(),
         Some(RawBson::Int64(i)) => i.to_string(),
+        Some(RawBson::Double(d)) if d.is_nan() => "nan".to_owned(),
+        Some(RawBson::Double(d)) if d.is_infinite() => if *d > 0.0 { "inf" } else { "-inf" }.to_owned(),
         Some(RawBson::Double(d)) => double_text(*d),
         Some(RawBson::Decimal128(d)) => d.to_string(),
-        Some(RawBson::DateTime(date)) => super::date::iso(*date),
+        Some(RawBson::DateTime(date)) => super::date::iso(*date)?,
+        Some(RawBson::Timestamp(stamp)) => super::date::stamp_text(*stamp),
         _ => {
             return Err(ExpressionError::new(
                 16007,

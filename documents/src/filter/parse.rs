@@ -121,6 +121,11 @@ impl Parser {
             Purpose::Find => {
                 let message = match path {
                     Some(_) => format!("{place}unknown operator {name}; operators on a field are {OPERATORS}"),
+                    None if name == "$expr" => {
+                        "$expr is not available here; a $match takes it at its top and within $and, \
+                                                $or and $nor, and a find or count of a server at its top"
+                            .to_owned()
+                    }
                     None => format!("unknown operator {name}; operators on no field are $and, $or and $nor"),
                 };
                 self.report(Rank::Operator, Code::BadValue, message);
@@ -137,6 +142,7 @@ impl Parser {
                 "$nor" if self.purpose == Purpose::Find => {
                     parts.push(Node::Not(Box::new(Node::Or(self.clauses("$nor", value)))));
                 }
+                "$comment" if self.purpose == Purpose::Find => {}
                 // What a DBRef is made of.
                 name @ ("$ref" | "$id" | "$db") if self.purpose == Purpose::Find => {
                     parts.push(Node::Field(Path::new(name), Test::Compare(Comparison::Eq, owned(value))));
@@ -375,7 +381,7 @@ impl Parser {
             _ => "",
         };
         let is_filter = !first.starts_with('$')
-            || matches!(first, "$and" | "$or" | "$nor")
+            || matches!(first, "$and" | "$or" | "$nor" | "$comment")
             || is_reference(object, References::Partly);
         Condition::Test(if is_filter {
             Test::ElementObject(Box::new(self.object(object)))

@@ -6,6 +6,7 @@ mod densify;
 mod lookup;
 mod windows;
 
+use super::condition::{Condition, split_expressions};
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
 use super::{Pipeline, Result, Stage, Unwind};
@@ -84,7 +85,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
                     }
                 }
             }
-            Stage::Sort(Sort::parse(sort)?, None)
+            Stage::Sort(Sort::of_paths(sort)?, None)
         }
         "$limit" => match (Number::of(argument), whole_number(argument)) {
             (_, Some(limit @ 1..)) => Stage::Limit(limit.unsigned_abs()),
@@ -102,7 +103,7 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
                 id,
                 fields: vec![(bson::raw::cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
             }));
-            Stage::Sort(Sort::parse(&rawdoc! { "count": -1 })?, None)
+            Stage::Sort(Sort::of_paths(&rawdoc! { "count": -1 })?, None)
         }
         "$unwind" => Stage::Unwind(unwind(argument)?),
         "$replaceRoot" => {
@@ -149,23 +150,23 @@ fn constant(value: RawBsonRef<'_>) -> Result<Expression> {
     Expression::parse(value)
 }
 
-/// A filter. `$expr` at its top is a stage of its own after the rest of it, which may then be asked of the collection.
+/// A filter. What of it has `$expr` is a stage of its own after the rest of it, which may then be asked of the collection.
 fn matching(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
     let filter = object(argument, 15959, "the match filter must be an expression in an object")?;
-    let (mut rest, mut condition) = (RawDocumentBuf::new(), None);
-    for (name, value) in filter.iter().map_while(std::result::Result::ok) {
-        if name.as_str() == "$expr" {
-            condition = Some(constants.expression(value)?);
-        } else {
-            rest.append(name, value);
-        }
-    }
-    let filter = Filter::parse(&rest, Purpose::Find)?;
+    let (rest, computed) = split_expressions(filter);
+    let condition = if computed.is_empty() { None } else { Some(Condition::parse(&computed, constants)?) };
+    let filter = Filter::parse(&without_comment(&rest), Purpose::Find)?;
     if condition.is_none() || !filter.is_everything() {
         stages.push(Stage::Match(Box::new(filter)));
     }
     stages.extend(condition.map(Stage::Condition));
     Ok(())
+}
+
+/// Not every collection that is asked knows `$comment`, which says nothing.
+fn without_comment(filter: &RawDocument) -> RawDocumentBuf {
+    let members = filter.iter().map_while(std::result::Result::ok);
+    members.filter(|(name, _)| name.as_str() != "$comment").collect()
 }
 
 /// The names of a path in a projection.
@@ -190,6 +191,14 @@ enum Said {
     Computed(Expression),
 }
 
+/// An empty object says nothing of a field.
+fn refuse_empty(path: &str, of_project: bool) -> ExpressionError {
+    match of_project {
+        true => wrong(51270, "An empty sub-projection is not a valid value. Found empty object at path"),
+        false => wrong(40180, format!("an empty object is not a valid value. Found empty object at path {path}")),
+    }
+}
+
 /// Takes nested objects of a projection apart into paths.
 fn flatten(
     prefix: &str,
@@ -206,6 +215,7 @@ fn flatten(
             other if switches && Number::of(other).is_some() => {
                 Said::Switch(Number::of(other).is_some_and(|n| n.to_i64() != Some(0)))
             }
+            RawBsonRef::Document(inner) if inner.is_empty() => return Err(refuse_empty(&path, switches)),
             RawBsonRef::Document(inner) if is_nested(inner) => {
                 flatten(&path, inner, fields, switches, constants)?;
                 continue;

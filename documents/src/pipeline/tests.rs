@@ -56,6 +56,20 @@ fn fields_are_kept_computed_and_left_out() {
 }
 
 #[test]
+fn an_empty_object_says_nothing_of_a_field() {
+    for (stage, expected) in [
+        (rawdoc! { "$project": { "b": {} } }, 51270),
+        (rawdoc! { "$project": { "a": 1, "b": { "c": {} } } }, 51270),
+        (rawdoc! { "$addFields": { "b": {} } }, 40180),
+        (rawdoc! { "$set": { "b": { "c": {} } } }, 40180),
+    ] {
+        assert_eq!(code(&rawdoc! { "p": [stage.clone()] }), expected, "{stage:?}");
+    }
+    let literal = rawdoc! { "p": [{ "$project": { "_id": 0, "x": { "$literal": {} }, "y": [{}] } }] };
+    assert_eq!(run(&literal, &people()[..1]), [rawdoc! { "x": {}, "y": [{}] }]);
+}
+
+#[test]
 fn lists_are_unwound() {
     let ids = |stage: RawDocumentBuf| -> Vec<RawDocumentBuf> {
         run(&rawdoc! { "p": [stage, { "$project": { "l": 1, "i": 1 } }] }, &people())
@@ -113,4 +127,70 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
     ] {
         assert_eq!(code(&stages), expected, "{stages:?}");
     }
+}
+
+#[test]
+fn a_match_has_expressions_at_its_top_and_within_and_or_and_nor() {
+    let documents = [
+        rawdoc! { "_id": 1, "a": 1, "b": 1 },
+        rawdoc! { "_id": 2, "a": 1, "b": 2 },
+        rawdoc! { "_id": 3, "l": [{ "x": 1 }] },
+    ];
+    let equal = || rawdoc! { "$expr": { "$eq": ["$a", "$b"] } };
+    // Fails where `a` is 1.
+    let failing = || rawdoc! { "$expr": { "$divide": [1, { "$subtract": ["$a", 1] }] } };
+    for (filter, expected) in [
+        (equal(), vec![1, 3]),
+        (rawdoc! { "$and": [equal()] }, vec![1, 3]),
+        (rawdoc! { "$and": [equal(), { "a": 1 }] }, vec![1]),
+        (rawdoc! { "$or": [equal(), { "b": 2 }] }, vec![1, 2, 3]),
+        (rawdoc! { "$nor": [equal()] }, vec![2]),
+        (rawdoc! { "$nor": [equal(), { "$comment": "x", "b": 2 }] }, vec![]),
+        (rawdoc! { "a": 1, "$or": [{ "$and": [equal(), { "b": 7 }] }, { "$nor": [equal()] }] }, vec![2]),
+        (rawdoc! { "$or": [{}, equal()] }, vec![1, 2, 3]),
+        (rawdoc! { "$comment": "x", "$expr": true, "$and": [{ "$expr": false }] }, vec![]),
+        (rawdoc! { "$and": [{ "$expr": "$$NOW" }] }, vec![1, 2, 3]),
+        // What cannot fail comes first, as in MongoDB.
+        (rawdoc! { "$and": [failing(), { "a": null }] }, vec![]),
+        (rawdoc! { "$or": [failing(), { "a": 1 }] }, vec![1, 2]),
+        (rawdoc! { "$nor": [failing(), { "a": 1 }] }, vec![3]),
+        (rawdoc! { "$comment": "x", "a": 1 }, vec![1, 2]),
+    ] {
+        let stages = rawdoc! { "p": [{ "$match": filter.clone() }, { "$project": { "_id": 1 } }] };
+        let ids: Vec<i32> = run(&stages, &documents).iter().map(|found| found.get_i32("_id").unwrap()).collect();
+        assert_eq!(ids, expected, "{filter:?}");
+    }
+    let stages = rawdoc! { "p": [{ "$match": { "$or": [{ "a": 2 }, failing()] } }] };
+    let mut run = Pipeline::parse(stages.get_array("p").unwrap()).unwrap().run(0, usize::MAX);
+    assert_eq!(run.take(documents[0].clone()).unwrap_err().code, 2);
+    for (filter, expected) in [
+        (rawdoc! { "$or": [{ "$expr": { "$frob": 1 } }] }, 168),
+        (rawdoc! { "$or": [{ "a": 9, "$expr": { "$divide": [1, 0] } }] }, 2),
+        (rawdoc! { "$and": [{ "$expr": true }, 5] }, 2),
+        (rawdoc! { "$and": [{ "$expr": true }, { "$or": [] }] }, 2),
+        (rawdoc! { "l": { "$elemMatch": { "$expr": true } } }, 2),
+        (rawdoc! { "$or": [{ "$expr": "$$x" }] }, 17276),
+    ] {
+        assert_eq!(code(&rawdoc! { "p": [{ "$match": filter.clone() }] }), expected, "{filter:?}");
+    }
+}
+
+#[test]
+fn what_of_a_match_has_no_expression_is_asked_of_the_collection() {
+    let filter = rawdoc! { "$comment": "x", "a": 1, "$or": [{ "b": 1 }, { "$expr": true }], "$and": [{ "c": 1 }] };
+    let stages = rawdoc! { "p": [{ "$match": filter }] };
+    let mut pipeline = Pipeline::parse(stages.get_array("p").unwrap()).unwrap();
+    assert_eq!(pipeline.take_leading_matches(), [rawdoc! { "a": 1, "$and": [{ "c": 1 }] }]);
+    let mut run = pipeline.run(0, usize::MAX);
+    assert!(run.take(rawdoc! { "a": 1, "c": 1 }).unwrap());
+    assert_eq!(run.results(), [rawdoc! { "a": 1, "c": 1 }]);
+}
+
+#[test]
+fn a_match_that_is_too_deep_is_refused() {
+    let mut filter = rawdoc! { "$expr": true };
+    for _ in 0..10_000 {
+        filter = rawdoc! { "$and": [filter] };
+    }
+    assert_eq!(code(&rawdoc! { "p": [{ "$match": filter }] }), 2);
 }

@@ -31,6 +31,23 @@ fn a_sort_tells_its_paths() {
     assert!(!sort.is_empty() && Sort::parse(&rawdoc! {}).unwrap().is_empty());
 }
 
+#[test]
+fn the_natural_order_is_that_without_a_sort() {
+    for natural in [rawdoc! { "$natural": 1 }, rawdoc! { "$natural": 1.0 }] {
+        assert!(Sort::parse(&natural).unwrap().is_empty());
+    }
+    for (refused, reason) in [
+        (rawdoc! { "$natural": -1 }, "{_id: -1}"),
+        (rawdoc! { "$natural": 2 }, "must be 1"),
+        (rawdoc! { "$natural": 1, "a": 1 }, "stands alone"),
+        (rawdoc! { "a": 1, "$natural": 1 }, "stands alone"),
+    ] {
+        let error = Sort::parse(&refused).unwrap_err();
+        assert!(error.code == crate::Code::BadValue && error.message.contains(reason), "{error}");
+    }
+    assert!(Sort::of_paths(&rawdoc! { "$natural": 1 }).is_err());
+}
+
 proptest! {
     #[test]
     fn a_key_is_the_least_or_the_greatest_of_an_index(document in any_document(), path in "[abc](\\.[abc]){0,2}") {

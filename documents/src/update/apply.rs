@@ -175,6 +175,11 @@ impl Change {
                 return Err(self.error(Code::BadValue, &reason));
             }
         }
+        let length = self.path.names().len();
+        if self.path.field() == "_id" && matches!(document.reach(&self.path, length)?, Reached::Value(_)) {
+            let reason = "the document has an _id, which no other field replaces, not even one of the same value";
+            return Err(self.error(Code::ImmutableField, reason));
+        }
         // The old place is emptied last, so that an error leaves nothing half-done even within the tree.
         let Reached::Value(node) = document.reach(source, source.names().len())? else { return Ok(()) };
         let value = std::mem::replace(node, Node::Value(RawBsonRef::Null));

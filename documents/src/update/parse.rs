@@ -278,6 +278,11 @@ impl Context<'_> {
             Some(Ok((name, _))) if matches!(name.as_str(), "$ref" | "$id" | "$db") => {
                 Ok(Condition::Equal(owned(argument)))
             }
+            // Each other operator on a value may be the first.
+            Some(Ok((name, _))) if name.as_str() == "$not" => {
+                let reason = "$not cannot be the first of the operators; write the opposite ones, such as $ne and $nin";
+                Err(self.error(Code::BadValue, reason))
+            }
             Some(Ok((name, _))) if name.as_str().starts_with('$') && !is_logical(name.as_str()) => {
                 Filter::parse(&element_document(argument), Purpose::Find).map(Condition::Element).map_err(named)
             }
@@ -296,5 +301,5 @@ impl Context<'_> {
 
 /// Operators of whole filters, not of one value.
 fn is_logical(operator: &str) -> bool {
-    matches!(operator, "$and" | "$or" | "$nor")
+    matches!(operator, "$and" | "$or" | "$nor" | "$expr" | "$comment")
 }

@@ -84,7 +84,7 @@ fn extreme(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> R
     for (name, value) in members(object(argument, 5_788_001, what)?) {
         match (name, value) {
             ("output", value) => output = Some(constants.expression(value)?),
-            ("sortBy", RawBsonRef::Document(by)) => sort = Some(Sort::parse(by)?),
+            ("sortBy", RawBsonRef::Document(by)) => sort = Some(Sort::of_paths(by)?),
             ("sortBy", other) => {
                 let what = format!("expected 'sortBy' to already be an object, got {}", type_name(other));
                 return Err(wrong(5_788_604, what));

@@ -56,7 +56,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
         None => vec![(cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
     };
     stages.push(Stage::Group(Group { id, fields }));
-    stages.push(Stage::Sort(Sort::parse(&rawdoc! { "_id": 1 })?, None));
+    stages.push(Stage::Sort(Sort::of_paths(&rawdoc! { "_id": 1 })?, None));
     Ok(())
 }
 

@@ -49,7 +49,7 @@ fn begun(partition: Option<Expression>, sort: Option<&RawDocument>) -> Result<Wi
         }
         _ => None,
     };
-    Ok(Windows { partition, sort: sort.map(Sort::parse).transpose()?, by, outputs: Vec::new() })
+    Ok(Windows { partition, sort: sort.map(Sort::of_paths).transpose()?, by, outputs: Vec::new() })
 }
 
 /// One window function with its window.

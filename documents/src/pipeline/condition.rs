@@ -1,0 +1,135 @@
+//! `$match` with `$expr`, at its top or within `$and`, `$or` and `$nor`.
+//!
+//! Only stages ask it: an expression can fail, and a filter that collections are asked cannot.
+
+use super::Result;
+use crate::expression::{Constants, Expression, is_true, members};
+use crate::json::DEPTH_MAX;
+use crate::raw::type_name;
+use crate::{ExpressionError, Filter, Purpose};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+
+/// What a document must meet.
+#[derive(Debug, Clone)]
+pub(super) enum Condition {
+    Filter(Box<Filter>),
+    Expression(Expression),
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+}
+
+/// Takes a filter apart: first the members without `$expr`, of which a filter can be made, then those that are `$expr` or have it
+/// within `$and`, `$or` and `$nor`. A document matches the filter if it matches both.
+///
+/// ```
+/// use ebbtide_documents::{bson::rawdoc, split_expressions};
+///
+/// let filter = rawdoc! { "a": 1, "$or": [{ "b": 1 }, { "$expr": { "$gt": ["$b", "$c"] } }] };
+/// let (asked, computed) = split_expressions(&filter);
+/// assert_eq!(asked, rawdoc! { "a": 1 });
+/// assert_eq!(computed, rawdoc! { "$or": [{ "b": 1 }, { "$expr": { "$gt": ["$b", "$c"] } }] });
+/// ```
+#[must_use]
+pub fn split_expressions(filter: &RawDocument) -> (RawDocumentBuf, RawDocumentBuf) {
+    let (mut asked, mut computed) = (RawDocumentBuf::new(), RawDocumentBuf::new());
+    for (name, value) in filter.iter().map_while(std::result::Result::ok) {
+        let part = if has_expression(name.as_str(), value, 1) { &mut computed } else { &mut asked };
+        part.append(name, value);
+    }
+    (asked, computed)
+}
+
+/// What is too deep is left to the filter, which refuses it.
+fn has_expression(name: &str, value: RawBsonRef<'_>, level: usize) -> bool {
+    match (name, value) {
+        ("$expr", _) => true,
+        ("$and" | "$or" | "$nor", RawBsonRef::Array(clauses)) if level < DEPTH_MAX => {
+            clauses.into_iter().map_while(std::result::Result::ok).filter_map(RawBsonRef::as_document).any(|clause| {
+                let mut members = clause.iter().map_while(std::result::Result::ok);
+                members.any(|(name, value)| has_expression(name.as_str(), value, level + 1))
+            })
+        }
+        _ => false,
+    }
+}
+
+impl Condition {
+    /// Reads a filter that may have `$expr`.
+    pub(super) fn parse(filter: &RawDocument, constants: &Constants) -> Result<Condition> {
+        let (asked, computed) = split_expressions(filter);
+        let mut all = Vec::new();
+        // An expression that fails is not asked for a document that does not match the rest.
+        if !asked.is_empty() || computed.is_empty() {
+            all.push(Condition::Filter(Box::new(Filter::parse(&asked, Purpose::Find)?)));
+        }
+        for (name, value) in members(&computed) {
+            all.push(match name {
+                "$and" => Condition::All(clauses(name, value, constants)?),
+                "$or" => Condition::Any(clauses(name, value, constants)?),
+                "$nor" => Condition::Not(Box::new(Condition::Any(clauses(name, value, constants)?))),
+                _ => Condition::Expression(constants.expression(value)?),
+            });
+        }
+        Ok(if all.len() == 1 { all.remove(0) } else { Condition::All(all) })
+    }
+
+    pub(super) fn check_constants(&self) -> Result<()> {
+        match self {
+            Condition::Filter(_) => Ok(()),
+            Condition::Expression(expression) => expression.check_constants(),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().try_for_each(Condition::check_constants),
+            Condition::Not(inner) => inner.check_constants(),
+        }
+    }
+
+    /// Adds the top-level fields that it needs; whether these are known.
+    pub(super) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
+        match self {
+            Condition::Filter(filter) => {
+                fields.extend(filter.fields());
+                true
+            }
+            Condition::Expression(expression) => expression.add_fields(fields),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().all(|part| part.add_fields(fields)),
+            Condition::Not(inner) => inner.add_fields(fields),
+        }
+    }
+
+    /// Whether a document meets it. `now_ms` is the instant of `$$NOW`.
+    pub(super) fn holds(&self, document: &RawDocument, now_ms: i64) -> Result<bool> {
+        match self {
+            Condition::Filter(filter) => Ok(filter.matches(document)),
+            Condition::Expression(expression) => Ok(is_true(&expression.evaluate(document, now_ms)?)),
+            Condition::All(parts) => Ok(!Condition::some(parts, false, document, now_ms)?),
+            Condition::Any(parts) => Condition::some(parts, true, document, now_ms),
+            Condition::Not(inner) => Ok(!inner.holds(document, now_ms)?),
+        }
+    }
+
+    /// Whether a document meets one of the parts, or does not meet one of them.
+    fn some(parts: &[Condition], wanted: bool, document: &RawDocument, now_ms: i64) -> Result<bool> {
+        for part in parts {
+            if part.holds(document, now_ms)? == wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The filters of `$and`, `$or` or `$nor`: first those that cannot fail.
+fn clauses(operator: &str, value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<Condition>> {
+    let RawBsonRef::Array(list) = value else { return Ok(Vec::new()) };
+    let clause = |clause| match clause {
+        RawBsonRef::Document(clause) => Condition::parse(clause, constants),
+        other => {
+            let message = format!("{operator}: each filter must be an object, not {}", type_name(other));
+            Err(ExpressionError::new(2, message))
+        }
+    };
+    let mut clauses =
+        list.into_iter().map_while(std::result::Result::ok).map(clause).collect::<Result<Vec<Condition>>>()?;
+    clauses.sort_by_key(|clause| !matches!(clause, Condition::Filter(_)));
+    Ok(clauses)
+}
