@@ -93,7 +93,11 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     let outcome = match &args.collection {
         Some(name) => {
             let import = Import { shared: &shared, given: args, sniffed: None, collection: name, measurement: None };
-            import.run(sources).and_then(|done| done.map_or(Ok(()), |mut progress| progress.finish()))
+            import.run(sources).and_then(|ended| match ended {
+                Ended::Imported(mut progress) => progress.finish(),
+                Ended::NothingToDo => Ok(()),
+                Ended::Empty => Err(no_measurements()),
+            })
         }
         None => by_measurement(&shared, args, sources),
     };
@@ -140,11 +144,21 @@ fn by_measurement(shared: &ImportContext<'_>, args: &ImportArgs, mut sources: Ve
     if names.is_empty() {
         return Err(Failure::new("there are no points in the files"));
     }
-    let mut done = Vec::new();
+    let (mut done, mut empty) = (Vec::new(), 0);
     for (at, name) in names.iter().enumerate() {
         let import =
             Import { shared, given: args, sniffed: Some(&sniffed), collection: name, measurement: Some(at == 0) };
-        done.extend(import.run(sources.clone())?);
+        match import.run(sources.clone())? {
+            Ended::Imported(progress) => done.push(*progress),
+            Ended::NothingToDo => {}
+            Ended::Empty => {
+                eprintln!("note: no line of the measurement {name} can be imported: it is left out");
+                empty += 1;
+            }
+        }
+    }
+    if empty == names.len() {
+        return Err(no_measurements());
     }
     // Only now: if the import stops between two collections, the first one must not be imported again.
     done.iter_mut().try_for_each(Progress::finish)
@@ -163,8 +177,8 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Checks the files and stores their rows. Returns the progress, which still has to be marked as finished.
-    fn run(&self, mut sources: Vec<Source>) -> Result<Option<Progress>, Failure> {
+    /// Checks the files and stores their rows.
+    fn run(&self, mut sources: Vec<Source>) -> Result<Ended, Failure> {
         let (cli, bad) = (self.shared.cli, self.shared.bad);
         let started = self.shared.clock.monotonic();
         let existing = existing(cli, self.collection)?;
@@ -173,7 +187,7 @@ impl Import<'_> {
         let job = self.job(&args, schema, &sources)?;
         let mut progress = Progress::new(&cli.db, self.collection, &fixed_options(&args), &sources)?;
         let left = match self.left(&progress, existing.as_ref())? {
-            Rest::Nothing => return Ok(None),
+            Rest::Nothing => return Ok(Ended::NothingToDo),
             Rest::All => None,
             Rest::After(left) => Some(*left),
         };
@@ -186,8 +200,12 @@ impl Import<'_> {
         let bar = Bar::new(&sources, self.shared.read, self.shared.clock);
         bar.phase("checking");
         let mark = bad.borrow_mut().mark()?;
-        let (plan, checked) = plan::check(&job, sources, &bar)?;
+        let checked = plan::check(&job, sources, &bar)?;
         bar.clear();
+        let Some((plan, checked)) = checked else {
+            report::left_out(job.empty.get());
+            return Ok(Ended::Empty);
+        };
         report::columns(&plan, &checked);
         if args.dry_run {
             let rows = human::grouped(checked.rows);
@@ -195,7 +213,7 @@ impl Import<'_> {
             eprintln!("{rows} measurements would be imported into {name}; the database was not changed");
             report::left_out(job.empty.get());
             report::decided(&job);
-            return Ok(None);
+            return Ok(Ended::NothingToDo);
         }
         bad.borrow_mut().rewind(&mark)?;
         if let Begin::After(mark) = &begin {
@@ -219,7 +237,7 @@ impl Import<'_> {
                 "note: all {all} measurements are older than what {name} keeps: they have expired, and none is visible"
             );
         }
-        Ok(Some(progress))
+        Ok(Ended::Imported(Box::new(progress)))
     }
 
     /// The user's options, completed by what the files show.
@@ -344,6 +362,20 @@ struct ImportOutcome {
     /// Number of measurements that suspend its expiry.
     suspended: Option<u64>,
     visible: u64,
+}
+
+/// How the import into one collection ended.
+enum Ended {
+    /// Rows are stored. The progress still has to be marked as finished.
+    Imported(Box<Progress>),
+    /// It only checked the files, or everything was stored before.
+    NothingToDo,
+    /// No row of the files can be imported; bad lines are set aside.
+    Empty,
+}
+
+fn no_measurements() -> Failure {
+    Failure::new("there are no measurements in the files")
 }
 
 /// What an import has to do.
