@@ -99,6 +99,12 @@ struct Given {
 
 impl Given {
     fn of(args: &SqlArgs) -> Result<Given, Failure> {
+        if args.title.is_some() && args.chart.is_none() {
+            // Not by clap: what an option requires is not asked for beside an argument that conflicts with it.
+            return Err(Failure::usage(
+                "--title belongs to --chart, which draws a picture: add --chart or drop --title",
+            ));
+        }
         let mut statements = args.statements.clone();
         let (mut format, mut file) = (None, args.file.clone());
         for given in &args.format {
