@@ -28,6 +28,7 @@ mod step;
 mod storing;
 mod stream;
 mod text_file;
+mod text_options;
 mod upsert;
 
 use crate::args::{Cli, ImportArgs, InputFormat};
@@ -86,6 +87,7 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         }
         sources.push(source);
     }
+    text_options::check(args, &sources.iter().map(|s| s.format).collect::<Vec<_>>())?;
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
     let stores = Arc::new(AtomicBool::new(false));
     end_when_interrupted(runtime, &stores, "measurements");
