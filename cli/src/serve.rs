@@ -125,6 +125,9 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     if cli.read_only {
         return Err(Failure::usage("a server writes to its databases: drop --read-only"));
     }
+    if args.dbs.is_some() && cli.names_db {
+        return Err(Failure::usage("--db and --dbs are both given: one of them is served"));
+    }
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let format = match args.log_format {
         Some(LogFormatName::Text) => LogFormat::Text,

@@ -121,6 +121,12 @@ fn what_is_wrong_is_said_before_a_door_opens() {
     fails(&["--accounts", "accounts.json"], &["accounts.json"]);
     assert_eq!(inside(folder.path(), &["serve", "--tls-cert", "cert.pem"], "").code, 2);
     assert_eq!(inside(folder.path(), &["serve", "--read-only"], "").code, 2);
+    for args in [&["serve", "--db", "a", "--dbs", "b"][..], &["--db", "a", "user", "list", "--dbs", "b"]] {
+        let both = inside(folder.path(), args, "");
+        assert_eq!(both.code, 2, "{args:?}: {}", both.stderr);
+        assert!(both.stderr.contains("--db and --dbs are both given"), "{}", both.stderr);
+        assert!(!folder.path().join("b").exists());
+    }
     std::fs::create_dir(folder.path().join("shared")).unwrap();
     for (args, what) in [
         (vec!["--client-folder", "."], "the database, "),
