@@ -29,6 +29,9 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
     let options = ship_options(&args.every, &args.keep)?;
     let every = options.every;
     let Some(to) = &args.to else {
+        if cli.read_only {
+            return Err(Failure::usage("--detach writes to the database: drop --read-only"));
+        }
         open::must_exist(cli)?;
         open::builder(&cli.db).detach().open()?.close()?;
         say!("{} is a database of its own now, and shipped nowhere", cli.db.display());
