@@ -191,3 +191,12 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(serving.child.wait().unwrap().code(), Some(1));
     assert!(serving.log.text().contains("second signal"));
 }
+
+#[test]
+fn a_file_beside_the_databases_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("dbs")).unwrap();
+    write(&folder.path().join("dbs"), "README", "what is served here");
+    let (code, log) = serve(folder.path(), &["--dbs", "dbs", "--http", "0"]).end();
+    assert_eq!(code, Some(0), "{log}");
+}
