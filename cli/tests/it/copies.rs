@@ -94,3 +94,18 @@ fn a_database_that_is_read_only_is_not_detached() {
     assert!(refused.code == 2 && refused.stderr.contains("drop --read-only"), "{}", refused.stderr);
     assert_eq!(run(&["ship", "--detach"]).code, 0);
 }
+
+#[test]
+fn a_copy_is_kept_out_of_the_folder_of_its_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    for place in ["ebbtide-data", "ebbtide-data/copy", "other/../ebbtide-data"] {
+        let url = format!("file://{}", folder.path().join(place).display());
+        let refused = run(&["ship", "--to", &url, "--once"]);
+        assert!(refused.code == 2 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);
+    }
+    let url = format!("file://{}", folder.path().join("copy").display());
+    assert_eq!(run(&["ship", "--to", &url, "--once"]).code, 0);
+}
