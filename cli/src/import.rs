@@ -196,6 +196,9 @@ impl Import<'_> {
         if left.is_none() && existing.is_some() && is_for_new(&args) {
             return Err(for_new(self.collection));
         }
+        if let Some(left) = &left {
+            progress.check(left)?;
+        }
         report::options(cli, self.given, &args);
         let begin = self.open_bad_lines(left.as_ref(), &sources)?;
         drop(existing); // What it holds in memory is not needed while rows are stored.
