@@ -284,3 +284,14 @@ fn an_option_without_the_one_that_it_belongs_to_is_refused() {
         assert!(output.stderr.contains(says), "{args:?}: {}", output.stderr);
     }
 }
+
+#[test]
+fn an_empty_variable_is_named_and_not_the_option() {
+    let mut status = command();
+    status.env("EBBTIDE_DB", "").arg("status");
+    let output = finish(status, "");
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
+    assert!(output.stderr.contains("EBBTIDE_DB is empty"), "{}", output.stderr);
+    let option = ebbtide(&["status", "--db", ""]);
+    assert!(option.code == 2 && option.stderr.contains("--db <DIR>"), "{}", option.stderr);
+}
