@@ -36,7 +36,7 @@ use crate::{Failure, files, human};
 use bad::{BadLines, Begin};
 use bar::Bar;
 pub(crate) use columnar::open_parquet;
-use ebbtide::{CollectionSnapshot, Database};
+use ebbtide::{CollectionSnapshot, Database, Snapshot};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
 use job::Job;
@@ -421,6 +421,18 @@ fn existing(cli: &Cli, name: &str) -> Result<Option<CollectionSnapshot>, Failure
     if !Database::exists(&cli.db)? {
         return Ok(None);
     }
-    let database = Database::builder(&cli.db).read_only().open()?;
-    Ok(database.snapshot().collection(name).ok())
+    let snapshot = Database::builder(&cli.db).read_only().open()?.snapshot();
+    refuse_ordinary(&snapshot, name)?;
+    Ok(snapshot.collection(name).ok())
+}
+
+/// Refuses to import measurements into an ordinary collection.
+fn refuse_ordinary(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
+    match snapshot.documents(name) {
+        Ok(_) => Err(Failure::new(format!(
+            "'{name}' is an ordinary collection: import lines of JSON into it with --documents, or name another collection \
+             for measurements"
+        ))),
+        Err(_) => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ use super::shape::Shape;
 use super::sniff::Sniffer;
 use super::source::PipedText;
 use super::text_file::{decoder, rows_of};
-use super::{Job, for_new, is_for_new, report, step, text_options};
+use super::{Job, for_new, is_for_new, refuse_ordinary, report, step, text_options};
 use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::batching::INSERT_BYTES;
@@ -206,6 +206,7 @@ impl<'a> Target<'a> {
 
     /// A target for all rows, or for those of one measurement.
     fn of(pipe: &Pipe<'a>, name: &str, measurement: Option<String>) -> Result<Self, Failure> {
+        refuse_ordinary(&pipe.database.snapshot(), name)?;
         let schema = schema(pipe.database, name);
         if schema.is_some() && is_for_new(pipe.args) {
             return Err(for_new(name));
