@@ -373,7 +373,7 @@ pub(crate) struct ShipArgs {
     pub(crate) once: bool,
 
     /// Forget all copies instead: a folder that is no longer the primary becomes a database of its own.
-    #[arg(long, conflicts_with_all = ["to", "once"])]
+    #[arg(long, conflicts_with_all = ["to", "once", "every", "keep"])]
     pub(crate) detach: bool,
 }
 

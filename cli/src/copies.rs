@@ -2,9 +2,10 @@
 
 use crate::args::{Cli, PromoteArgs, ShipArgs};
 use crate::human::{bytes, counted};
-use crate::{Failure, open, parse_time, say};
+use crate::{Failure, files, open, parse_time, say};
 use ebbtide::{Restored, ShipOptions, ShipStatus};
 use ebbtide_ttl::{Clock, Code, SystemClock, parse_retention};
+use std::path::Path;
 use std::time::Duration;
 
 /// The longest pause after an error.
@@ -23,17 +24,30 @@ pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failu
     Ok(ShipOptions { every: seconds(every)?, keep })
 }
 
+/// Refuses a copy in the folder of its own database.
+pub(crate) fn keep_out(database: &Path, url: &str) -> Result<(), Failure> {
+    let Some(folder) = url.strip_prefix("file://") else { return Ok(()) };
+    files::keep_out(database, &Path::new(folder).join("copy")).map_err(|_| {
+        let database = database.display();
+        Failure::usage(format!("the copy {url} would be in the folder of the database {database}: name one outside it"))
+    })
+}
+
 /// Runs `ebbtide ship`.
 #[expect(clippy::disallowed_methods, reason = "it waits between two pieces")]
 pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
     let options = ship_options(&args.every, &args.keep)?;
     let every = options.every;
     let Some(to) = &args.to else {
+        if cli.read_only {
+            return Err(Failure::usage("--detach writes to the database: drop --read-only"));
+        }
         open::must_exist(cli)?;
         open::builder(&cli.db).detach().open()?.close()?;
         say!("{} is a database of its own now, and shipped nowhere", cli.db.display());
         return Ok(());
     };
+    keep_out(&cli.db, to)?;
     let mut shipper = open::builder(&cli.db).shipper(to, options)?;
     if args.once {
         told(&shipper.ship_now()?)?;

@@ -143,7 +143,7 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     let mut all = snapshot.collections();
     all.extend(snapshot.document_collections());
     all.sort();
-    let names = if args.collection.is_empty() { all } else { args.collection.clone() };
+    let names = if args.collection.is_empty() { all } else { without_repetitions(&args.collection) };
     let folder = &args.folder;
     let fail = |e: &dyn std::fmt::Display| Failure::new(format!("cannot write the dump {}: {e}", folder.display()));
     let fs = RealFs;
@@ -210,6 +210,17 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
     let plural = if count == 1 { "" } else { "s" };
     eprintln!("{count} collection{plural} as of {} dumped to {}", contents.instant, folder.display());
     Ok(())
+}
+
+/// The names in the order in which they were given, each once: a dump with a name that appears twice cannot be restored.
+fn without_repetitions(given: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in given {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
 /// A collection to dump.

@@ -28,6 +28,7 @@ mod step;
 mod storing;
 mod stream;
 mod text_file;
+mod text_options;
 mod upsert;
 
 use crate::args::{Cli, ImportArgs, InputFormat};
@@ -35,7 +36,7 @@ use crate::{Failure, files, human};
 use bad::{BadLines, Begin};
 use bar::Bar;
 pub(crate) use columnar::open_parquet;
-use ebbtide::{CollectionSnapshot, Database};
+use ebbtide::{CollectionSnapshot, Database, Snapshot};
 use ebbtide_buckets::Schema;
 use ebbtide_ttl::{Clock, SystemClock};
 use job::Job;
@@ -86,6 +87,7 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         }
         sources.push(source);
     }
+    text_options::check(args, &sources.iter().map(|s| s.format).collect::<Vec<_>>())?;
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max));
     let stores = Arc::new(AtomicBool::new(false));
     end_when_interrupted(runtime, &stores, "measurements");
@@ -93,7 +95,11 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     let outcome = match &args.collection {
         Some(name) => {
             let import = Import { shared: &shared, given: args, sniffed: None, collection: name, measurement: None };
-            import.run(sources).and_then(|done| done.map_or(Ok(()), |mut progress| progress.finish()))
+            import.run(sources).and_then(|ended| match ended {
+                Ended::Imported(mut progress) => progress.finish(),
+                Ended::NothingToDo => Ok(()),
+                Ended::Empty => Err(no_measurements()),
+            })
         }
         None => by_measurement(&shared, args, sources),
     };
@@ -140,11 +146,21 @@ fn by_measurement(shared: &ImportContext<'_>, args: &ImportArgs, mut sources: Ve
     if names.is_empty() {
         return Err(Failure::new("there are no points in the files"));
     }
-    let mut done = Vec::new();
+    let (mut done, mut empty) = (Vec::new(), 0);
     for (at, name) in names.iter().enumerate() {
         let import =
             Import { shared, given: args, sniffed: Some(&sniffed), collection: name, measurement: Some(at == 0) };
-        done.extend(import.run(sources.clone())?);
+        match import.run(sources.clone())? {
+            Ended::Imported(progress) => done.push(*progress),
+            Ended::NothingToDo => {}
+            Ended::Empty => {
+                eprintln!("note: no line of the measurement {name} can be imported: it is left out");
+                empty += 1;
+            }
+        }
+    }
+    if empty == names.len() {
+        return Err(no_measurements());
     }
     // Only now: if the import stops between two collections, the first one must not be imported again.
     done.iter_mut().try_for_each(Progress::finish)
@@ -163,8 +179,8 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Checks the files and stores their rows. Returns the progress, which still has to be marked as finished.
-    fn run(&self, mut sources: Vec<Source>) -> Result<Option<Progress>, Failure> {
+    /// Checks the files and stores their rows.
+    fn run(&self, mut sources: Vec<Source>) -> Result<Ended, Failure> {
         let (cli, bad) = (self.shared.cli, self.shared.bad);
         let started = self.shared.clock.monotonic();
         let existing = existing(cli, self.collection)?;
@@ -173,12 +189,15 @@ impl Import<'_> {
         let job = self.job(&args, schema, &sources)?;
         let mut progress = Progress::new(&cli.db, self.collection, &fixed_options(&args), &sources)?;
         let left = match self.left(&progress, existing.as_ref())? {
-            Rest::Nothing => return Ok(None),
+            Rest::Nothing => return Ok(Ended::NothingToDo),
             Rest::All => None,
             Rest::After(left) => Some(*left),
         };
         if left.is_none() && existing.is_some() && is_for_new(&args) {
             return Err(for_new(self.collection));
+        }
+        if let Some(left) = &left {
+            progress.check(left)?;
         }
         report::options(cli, self.given, &args);
         let begin = self.open_bad_lines(left.as_ref(), &sources)?;
@@ -186,8 +205,12 @@ impl Import<'_> {
         let bar = Bar::new(&sources, self.shared.read, self.shared.clock);
         bar.phase("checking");
         let mark = bad.borrow_mut().mark()?;
-        let (plan, checked) = plan::check(&job, sources, &bar)?;
+        let checked = plan::check(&job, sources, &bar)?;
         bar.clear();
+        let Some((plan, checked)) = checked else {
+            report::left_out(job.empty.get());
+            return Ok(Ended::Empty);
+        };
         report::columns(&plan, &checked);
         if args.dry_run {
             let rows = human::grouped(checked.rows);
@@ -195,7 +218,7 @@ impl Import<'_> {
             eprintln!("{rows} measurements would be imported into {name}; the database was not changed");
             report::left_out(job.empty.get());
             report::decided(&job);
-            return Ok(None);
+            return Ok(Ended::NothingToDo);
         }
         bad.borrow_mut().rewind(&mark)?;
         if let Begin::After(mark) = &begin {
@@ -219,7 +242,7 @@ impl Import<'_> {
                 "note: all {all} measurements are older than what {name} keeps: they have expired, and none is visible"
             );
         }
-        Ok(Some(progress))
+        Ok(Ended::Imported(Box::new(progress)))
     }
 
     /// The user's options, completed by what the files show.
@@ -346,6 +369,20 @@ struct ImportOutcome {
     visible: u64,
 }
 
+/// How the import into one collection ended.
+enum Ended {
+    /// Rows are stored. The progress still has to be marked as finished.
+    Imported(Box<Progress>),
+    /// It only checked the files, or everything was stored before.
+    NothingToDo,
+    /// No row of the files can be imported; bad lines are set aside.
+    Empty,
+}
+
+fn no_measurements() -> Failure {
+    Failure::new("there are no measurements in the files")
+}
+
 /// What an import has to do.
 enum Rest {
     Nothing,
@@ -384,6 +421,18 @@ fn existing(cli: &Cli, name: &str) -> Result<Option<CollectionSnapshot>, Failure
     if !Database::exists(&cli.db)? {
         return Ok(None);
     }
-    let database = Database::builder(&cli.db).read_only().open()?;
-    Ok(database.snapshot().collection(name).ok())
+    let snapshot = Database::builder(&cli.db).read_only().open()?.snapshot();
+    refuse_ordinary(&snapshot, name)?;
+    Ok(snapshot.collection(name).ok())
+}
+
+/// Refuses to import measurements into an ordinary collection.
+fn refuse_ordinary(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
+    match snapshot.documents(name) {
+        Ok(_) => Err(Failure::new(format!(
+            "'{name}' is an ordinary collection: import lines of JSON into it with --documents, or name another collection \
+             for measurements"
+        ))),
+        Err(_) => Ok(()),
+    }
 }

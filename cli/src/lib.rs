@@ -42,6 +42,7 @@ pub use open::builder;
 use args::{Cli, Command};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use ebbtide_query::QueryError;
@@ -115,6 +116,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
+            if names_nothing(&error) {
+                files::complain(
+                    "the environment variable EBBTIDE_DB is empty: set it to the folder of a database, or unset it",
+                );
+                return 2;
+            }
             let code = if error.use_stderr() { 2 } else { 0 };
             // Failing to print the message, as on a closed pipe, is not an error.
             let _ = error.print();
@@ -145,6 +152,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             if failure.usage { 2 } else { 1 }
         }
     }
+}
+
+/// Whether an error is about the value of --db, which the environment gives as an empty text.
+fn names_nothing(error: &clap::Error) -> bool {
+    let is_empty = std::env::var_os("EBBTIDE_DB").is_some_and(|folder| folder.is_empty());
+    is_empty && error.kind() == ErrorKind::InvalidValue && error.to_string().contains("'--db <DIR>'")
 }
 
 /// Draws a result as an SVG picture: lines over a time or a number, bars over names.

@@ -5,7 +5,7 @@ mod sql;
 use crate::args::server::LogFormatName;
 use crate::args::{Cli, ServeArgs};
 use crate::copies::ship_options;
-use crate::{Failure, files, filter, open, say};
+use crate::{Failure, copies, files, filter, open, say};
 use ebbtide::{FileAccess, Following, ShipOptions, Shipping};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
 use std::path::{Path, PathBuf};
@@ -125,6 +125,9 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     if cli.read_only {
         return Err(Failure::usage("a server writes to its databases: drop --read-only"));
     }
+    if args.dbs.is_some() && cli.names_db {
+        return Err(Failure::usage("--db and --dbs are both given: one of them is served"));
+    }
     let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let format = match args.log_format {
         Some(LogFormatName::Text) => LogFormat::Text,
@@ -150,7 +153,10 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
             None => {
                 let databases = served.open()?;
                 let shipping = match (&ship, databases.only()) {
-                    (Some((url, options)), Some(database)) => Some(database.ship(url, options.clone())?),
+                    (Some((url, options)), Some(database)) => {
+                        copies::keep_out(&served.folder, url)?;
+                        Some(database.ship(url, options.clone())?)
+                    }
                     _ => None,
                 };
                 (databases, Copied::Shipped(shipping))

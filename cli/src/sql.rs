@@ -14,6 +14,9 @@ use futures::StreamExt;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+/// The most collections that an error lists.
+const LISTED_MAX: usize = 12;
+
 /// Runs `ebbtide sql`.
 pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let settings = SessionSettings {
@@ -99,6 +102,12 @@ struct Given {
 
 impl Given {
     fn of(args: &SqlArgs) -> Result<Given, Failure> {
+        if args.title.is_some() && args.chart.is_none() {
+            // Not by clap: what an option requires is not asked for beside an argument that conflicts with it.
+            return Err(Failure::usage(
+                "--title belongs to --chart, which draws a picture: add --chart or drop --title",
+            ));
+        }
         let mut statements = args.statements.clone();
         let (mut format, mut file) = (None, args.file.clone());
         for given in &args.format {
@@ -184,6 +193,24 @@ fn export_documents(cli: &Cli, documents: &DocumentsSnapshot, path: Option<&Path
     Ok(())
 }
 
+/// Whether a text that is no statement may be the name of a collection.
+fn is_a_name(text: &str) -> bool {
+    let is_of_a_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    !text.is_empty() && text.chars().all(is_of_a_name) && !text.starts_with("ebbtide.")
+}
+
+/// The error for the name of a collection or view that does not exist.
+fn no_collection(name: &str, tables: &[String]) -> Failure {
+    let mut message = format!("collection '{name}' does not exist");
+    let hint = ebbtide_query::suggest::hint(name, tables.iter().map(String::as_str));
+    if !hint.is_empty() {
+        message.push_str(&hint);
+    } else if !tables.is_empty() && tables.len() <= LISTED_MAX {
+        message.push_str(&format!("; available: {}", tables.join(", ")));
+    }
+    Failure::new(message)
+}
+
 /// Runs `ebbtide export`.
 pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let settings = SessionSettings { now: parse_now(args.now.as_deref())?, ..SessionSettings::default() };
@@ -196,11 +223,15 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     if let (Some(documents), Format::Ndjson) = (&ordinary, format) {
         return export_documents(cli, documents, path);
     }
-    let text = match session.get(None)?.table_names().iter().any(|t| t == name) {
+    let tables = session.get(None)?.table_names();
+    let text = match tables.iter().any(|t| t == name) {
         true => format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")),
         false => args.query.clone(),
     };
-    let statements = statement::parse(&text).map_err(ebbtide_query::QueryError::from)?;
+    let statements = statement::parse(&text).map_err(|error| match is_a_name(name) {
+        true => no_collection(name, &tables),
+        false => ebbtide_query::QueryError::from(error).into(),
+    })?;
     let [statement] = statements.as_slice() else {
         return Err(Failure::usage(format!("expected one query, found {}", statements.len())));
     };

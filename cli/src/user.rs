@@ -15,6 +15,9 @@ pub(crate) fn run(cli: &Cli, args: &UserArgs) -> Result<(), Failure> {
     if cli.read_only {
         return Err(Failure::usage("accounts are no part of a database: drop --read-only"));
     }
+    if args.dbs.is_some() && cli.names_db {
+        return Err(Failure::usage("--db and --dbs are both given: one of them is served, and has the accounts"));
+    }
     let file = accounts_file(args.dbs.as_deref().unwrap_or(&cli.db), args.accounts.clone());
     match &args.action {
         UserAction::Add { name, role, password_file } => {

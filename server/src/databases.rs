@@ -169,7 +169,7 @@ impl Databases {
         let databases = Databases { layout: Layout::Folder(root.clone()), opener, open: Mutex::new(Open::default()) };
         for name in fs.list(&root).map_err(failed)? {
             let folder = root.join(&name);
-            if check_name(&name).is_ok() && Database::exists(&folder)? {
+            if check_name(&name).is_ok() && is_folder(&folder).map_err(failed)? && Database::exists(&folder)? {
                 let served = Served { database: open_database(folder, opener)?, background: None };
                 databases.open.lock().databases.insert(name, served);
             }
@@ -295,6 +295,15 @@ fn background(database: &Database) -> ebbtide::Result<Option<Background>> {
         return Ok(None);
     }
     database.start_background().map(Some)
+}
+
+/// Whether it is a folder, also through a link. A link to nothing is none.
+fn is_folder(path: &Path) -> std::io::Result<bool> {
+    match path.metadata() {
+        Ok(data) => Ok(data.is_dir()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The name under which clients know the database in a folder.

@@ -21,7 +21,7 @@ pub(crate) struct ImportArgs {
 
     /// Import lines of Extended JSON into an ordinary collection. A document takes the place of the one with its _id.
     #[arg(long, conflicts_with_all = ["time", "meta", "meta_field", "meta_from_name", "set", "rename", "text", "number", "without",
-        "null", "skip_empty", "time_format", "at", "time_zone", "decimal_comma", "thousands", "delimiter", "header", "no_header",
+        "null", "skip_empty", "time_format", "at", "time_zone", "dst", "decimal_comma", "thousands", "delimiter", "header", "no_header",
         "columns", "skip", "skip_after_header", "comment", "encoding", "granularity", "precision",
         "expire_after"])]
     pub(crate) documents: bool,

@@ -55,7 +55,7 @@ pub(crate) struct ServeArgs {
     pub(crate) ship_keep: Option<String>,
 
     /// Serve a read replica of the database that is shipped to this URL; its segments are kept in the folder of --db
-    #[arg(long, value_name = "URL", conflicts_with_all = ["dbs", "ship_to"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["dbs", "ship_to", "ship_keep"])]
     pub(crate) follow: Option<String>,
 
     /// Configuration file in TOML, with all settings and limits; options given here win

@@ -131,6 +131,12 @@ pub(crate) fn restore(cli: &Cli, args: &RestoreArgs) -> Result<(), Failure> {
     if cli.read_only {
         return Err(Failure::usage("a restore writes to the database: drop --read-only"));
     }
+    if args.at.is_some() {
+        // Not by clap: what an option requires is not asked for beside an argument that conflicts with it.
+        return Err(Failure::usage(
+            "--at belongs to --from URL, a copy that has many points in time: a dump has one, so drop --at",
+        ));
+    }
     let Some(folder) = &args.folder else { return Err(Failure::usage("there is no folder to restore from")) };
     let contents = contents(folder)?;
     let views = if args.collection.is_empty() && args.rename.is_none() { contents.views } else { Vec::new() };

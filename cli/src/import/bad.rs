@@ -3,6 +3,7 @@
 use crate::{Failure, files};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of reasons printed to standard error; the file has all of them.
@@ -12,7 +13,7 @@ const SHOWN_MAX: usize = 5;
 pub(super) struct BadLines {
     path: Option<PathBuf>,
     /// `Some` once the import has begun.
-    file: Option<csv::Writer<File>>,
+    output: Option<Output>,
     max: u64,
     count: u64,
     reasons: Vec<String>,
@@ -20,7 +21,62 @@ pub(super) struct BadLines {
     marked: Option<Mark>,
 }
 
-/// What happens to existing lines in the file when an import begins.
+/// The file of bad lines, which is not touched before the first of them.
+struct Output {
+    /// The file as it was found, until the first line is set aside.
+    found: Option<File>,
+    /// Bytes of it that are never removed: what was there before and is kept, and the header.
+    keep: u64,
+    /// `Some` from the first line on.
+    writer: Option<csv::Writer<File>>,
+}
+
+impl Output {
+    /// The writer. At the first line, the file is created if there is none, and what is not kept of it is removed.
+    fn writer(&mut self, path: &Path) -> Result<&mut csv::Writer<File>, Failure> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.begin(path)?,
+        };
+        Ok(self.writer.insert(writer))
+    }
+
+    fn begin(&mut self, path: &Path) -> Result<csv::Writer<File>, Failure> {
+        let fail = |e: io::Error| cannot_write(path, &e);
+        let file = match self.found.take() {
+            Some(file) => file,
+            None => files::append(path)?,
+        };
+        if file.metadata().map_err(fail)?.len() > self.keep {
+            file.set_len(self.keep).map_err(fail)?;
+        }
+        let mut writer = csv::Writer::from_writer(file);
+        if self.keep == 0 {
+            writer.write_record(["file", "line", "reason", "text"]).map_err(|e| cannot_write(path, &e))?;
+            writer.flush().map_err(fail)?;
+            self.keep = writer.get_ref().metadata().map_err(fail)?.len();
+        }
+        Ok(writer)
+    }
+}
+
+fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
+}
+
+/// The file, if it exists. If it does not, it must be possible to create it later.
+fn find(path: &Path) -> Result<Option<File>, Failure> {
+    if path.exists() {
+        return files::append(path).map(Some);
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match folder.is_dir() {
+        true => Ok(None),
+        false => Err(cannot_write(path, &format!("there is no folder {}", folder.display()))),
+    }
+}
+
+/// What happens to existing lines in the file when the first line of an import is set aside.
 pub(super) enum Begin {
     /// They are removed.
     New,
@@ -42,22 +98,24 @@ pub(super) struct Mark {
 impl BadLines {
     /// Without a path, the first bad line is an error.
     pub(super) fn new(path: Option<&Path>, max: u64) -> Self {
-        BadLines { path: path.map(Path::to_owned), file: None, max, count: 0, reasons: Vec::new(), marked: None }
+        BadLines { path: path.map(Path::to_owned), output: None, max, count: 0, reasons: Vec::new(), marked: None }
     }
 
-    /// Opens the file, which must not be one of the inputs or in the database's folder.
+    /// Chooses the file, which must not be one of the inputs or in the database's folder.
     pub(super) fn open(&mut self, begin: &Begin, inputs: &[PathBuf], database: &Path) -> Result<(), Failure> {
-        let Some(path) = self.path.as_ref().filter(|_| self.file.is_none()) else { return Ok(()) };
+        let Some(path) = self.path.as_ref().filter(|_| self.output.is_none()) else { return Ok(()) };
         files::keep_out(database, path)?;
-        let file = files::append(path)?;
-        for input in inputs {
-            if files::is_same(&file, input)? {
-                let what = format!("--bad-lines {} would overwrite the input {}", path.display(), input.display());
-                return Err(Failure::usage(what));
+        let found = find(path)?;
+        let mut bytes = 0;
+        if let Some(file) = &found {
+            for input in inputs {
+                if files::is_same(file, input)? {
+                    let what = format!("--bad-lines {} would overwrite the input {}", path.display(), input.display());
+                    return Err(Failure::usage(what));
+                }
             }
+            bytes = file.metadata().map_err(|e| cannot_write(path, &e))?.len();
         }
-        let fail = |e| Failure::new(format!("cannot write {}: {e}", path.display()));
-        let bytes = file.metadata().map_err(fail)?.len();
         let keep = match begin {
             Begin::New => 0,
             Begin::Append => bytes,
@@ -65,14 +123,7 @@ impl BadLines {
             // The file is not the one of the interrupted import.
             Begin::After(_) => bytes,
         };
-        if keep < bytes {
-            file.set_len(keep).map_err(fail)?;
-        }
-        self.file = Some(csv::Writer::from_writer(file));
-        if keep == 0 {
-            self.write(["file", "line", "reason", "text"])?;
-            self.flush()?;
-        }
+        self.output = Some(Output { found, keep, writer: None });
         Ok(())
     }
 
@@ -81,9 +132,8 @@ impl BadLines {
     }
 
     fn write(&mut self, record: [&str; 4]) -> Result<(), Failure> {
-        let (Some(path), Some(writer)) = (&self.path, &mut self.file) else { return Ok(()) };
-        let fail = |e: csv::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-        writer.write_record(record).map_err(fail)
+        let (Some(path), Some(output)) = (&self.path, &mut self.output) else { return Ok(()) };
+        output.writer(path)?.write_record(record).map_err(|e| cannot_write(path, &e))
     }
 
     /// Sets a line aside; `text` is its content.
@@ -93,15 +143,15 @@ impl BadLines {
         let path = path.display().to_string();
         self.write([file, &line.to_string(), reason, text])?;
         self.count += 1;
+        if self.reasons.len() < SHOWN_MAX {
+            self.reasons.push(place.clone());
+        }
         if self.count > self.max {
             self.flush()?;
             return Err(Failure::new(format!(
                 "there are more than {} bad lines, the last one at {place}; see {path} and --bad-lines-max",
                 self.max
             )));
-        }
-        if self.reasons.len() < SHOWN_MAX {
-            self.reasons.push(place);
         }
         Ok(())
     }
@@ -112,10 +162,15 @@ impl BadLines {
             return Ok(mark.clone());
         }
         self.flush()?;
-        let (Some(path), Some(writer)) = (&self.path, &self.file) else { return Ok(Mark::default()) };
-        let file = writer.get_ref();
-        let length = file.sync_data().and_then(|()| file.metadata());
-        let bytes = length.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?.len();
+        let (Some(path), Some(output)) = (&self.path, &self.output) else { return Ok(Mark::default()) };
+        let bytes = match &output.writer {
+            None => output.keep,
+            Some(writer) => {
+                let file = writer.get_ref();
+                let data = file.sync_data().and_then(|()| file.metadata());
+                data.map_err(|e| cannot_write(path, &e))?.len()
+            }
+        };
         let mark = Mark { count: self.count, bytes, reasons: self.reasons.len() };
         self.marked = Some(mark.clone());
         Ok(mark)
@@ -132,15 +187,17 @@ impl BadLines {
         self.count = mark.count;
         self.reasons.truncate(mark.reasons);
         self.marked = None;
-        let (Some(path), Some(writer)) = (&self.path, &self.file) else { return Ok(()) };
-        let cut = writer.get_ref().set_len(mark.bytes);
-        cut.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+        let (Some(path), Some(output)) = (&self.path, &self.output) else { return Ok(()) };
+        let Some(writer) = &output.writer else { return Ok(()) };
+        // The header may have been written after the mark.
+        let cut = writer.get_ref().set_len(mark.bytes.max(output.keep));
+        cut.map_err(|e| cannot_write(path, &e))
     }
 
     /// Makes the lines readable for others.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        let (Some(path), Some(writer)) = (&self.path, &mut self.file) else { return Ok(()) };
-        writer.flush().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+        let (Some(path), Some(output)) = (&self.path, &mut self.output) else { return Ok(()) };
+        output.writer.as_mut().map_or(Ok(()), csv::Writer::flush).map_err(|e| cannot_write(path, &e))
     }
 
     /// Prints how many lines were set aside, and the first reasons.
@@ -148,11 +205,12 @@ impl BadLines {
         self.flush()?;
         let Some(path) = self.path.as_ref().filter(|_| self.count > 0) else { return Ok(()) };
         let plural = if self.count == 1 { "" } else { "s" };
-        eprintln!("{} bad line{plural} set aside in {}:", self.count, path.display());
+        let colon = if self.reasons.is_empty() { "" } else { ":" };
+        eprintln!("{} bad line{plural} set aside in {}{colon}", self.count, path.display());
         for reason in &self.reasons {
             eprintln!("  {reason}");
         }
-        if self.count > self.reasons.len() as u64 {
+        if !self.reasons.is_empty() && self.count > self.reasons.len() as u64 {
             eprintln!("  and {} more", self.count - self.reasons.len() as u64);
         }
         Ok(())

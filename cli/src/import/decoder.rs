@@ -55,6 +55,14 @@ impl RowSpec {
         seen: &[ColumnStats],
     ) -> Result<Self, Failure> {
         let kinds = kinds(job, schema, &layout, seen)?;
+        if let [meta] = layout.meta_columns.as_slice()
+            && !kinds.iter().any(|(name, _)| name == meta)
+            && seen.iter().any(|column| column.name == *meta && column.values() == 0)
+        {
+            return Err(Failure::new(format!(
+                "the meta, column '{meta}', has no values in the input: name another column with --meta"
+            )));
+        }
         let fresh = || Schema::new(layout.time_field.clone(), layout.meta_field.clone(), layout.precision);
         let schema = RefCell::new(schema.cloned().unwrap_or_else(fresh));
         Ok(RowSpec { layout, kinds, schema })

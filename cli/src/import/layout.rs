@@ -296,7 +296,10 @@ fn instants(
         times = Cow::Owned(times.general());
     }
     let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    if !is_text && !is_local && (times.is_general() || !column.data_type().is_integer()) {
+    if column.data_type().is_integer() && times.is_general() {
+        return Err("the times are whole numbers: add --time-format s, ms, us or ns".to_owned());
+    }
+    if !is_text && !is_local && !column.data_type().is_integer() {
         return Ok((Arc::clone(column), Vec::new()));
     }
     let texts = cast(column, &DataType::Utf8View).map_err(|e| e.to_string())?;

@@ -60,12 +60,12 @@ pub(super) struct CheckResult {
 }
 
 /// Reads everything once, to determine the types of columns and to check that each measurement has a time and that
-/// types agree.
+/// types agree. `None` if no row can be imported.
 pub(super) fn check<'a>(
     job: &Rc<Job<'a>>,
     sources: Vec<Source>,
     bar: &Bar<'_>,
-) -> Result<(Plan<'a>, CheckResult), Failure> {
+) -> Result<Option<(Plan<'a>, CheckResult)>, Failure> {
     let known = job.schema.as_deref();
     let mut learnt = LearnedColumns::default();
     for source in &sources {
@@ -106,10 +106,11 @@ pub(super) fn check<'a>(
     }
     let rows = if whole { trial.rows } else { rows };
     if rows == 0 {
-        return Err(Failure::new("there are no measurements in the files"));
+        return Ok(None);
     }
     let (crowded, step) = (trial.meter.crowded(), trial.meter.step());
-    Ok((plan, CheckResult { rows, step, crowded, schema: trial.schema, values: whole.then_some(trial.values) }))
+    let values = whole.then_some(trial.values);
+    Ok(Some((plan, CheckResult { rows, step, crowded, schema: trial.schema, values })))
 }
 
 /// Converts rows to check whether they can be stored.

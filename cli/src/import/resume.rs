@@ -163,8 +163,8 @@ impl Progress {
         Ok(EarlierImport::Interrupted(Box::new(state)))
     }
 
-    /// Continues an interrupted import.
-    pub(super) fn take_up(&mut self, left: State) -> Result<(), Failure> {
+    /// Refuses to continue an import of other files, or with other options.
+    pub(super) fn check(&self, left: &State) -> Result<(), Failure> {
         if !left.has_files_of(&self.state) {
             let names: Vec<&str> = left.files.iter().map(|f| f.name.as_str()).collect();
             return Err(Failure::new(format!(
@@ -178,6 +178,12 @@ impl Progress {
                 "the interrupted import had different options: use the same ones with --resume, or use --from-start",
             ));
         }
+        Ok(())
+    }
+
+    /// Continues an interrupted import.
+    pub(super) fn take_up(&mut self, left: State) -> Result<(), Failure> {
+        self.check(&left)?;
         self.state = left;
         Ok(())
     }

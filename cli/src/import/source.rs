@@ -4,6 +4,7 @@ use crate::args::InputFormat;
 use crate::{Failure, files};
 use ebbtide_query::text_table::encoding::{self, Detected, Encoding, SAMPLE_BYTES, Sample};
 use ebbtide_query::text_table::split::{self, Block, Split};
+use std::collections::HashSet;
 use std::io::{self, BufRead, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -253,7 +254,21 @@ pub(super) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             return Err(Failure::new(format!("no file matches {text}")));
         }
     }
+    refuse_repetitions(&all)?;
     Ok(all)
+}
+
+/// Refuses a file that is named twice, also through links.
+fn refuse_repetitions(paths: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for path in paths.iter().filter(|path| path.as_os_str() != "-") {
+        let place = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if !seen.insert(place) {
+            let path = path.display();
+            return Err(Failure::usage(format!("{path} is given twice: what it has would be imported twice")));
+        }
+    }
+    Ok(())
 }
 
 /// Passes the records of a file to `take`, block by block. The file is decompressed and split on another thread.

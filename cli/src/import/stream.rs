@@ -10,7 +10,7 @@ use super::shape::Shape;
 use super::sniff::Sniffer;
 use super::source::PipedText;
 use super::text_file::{decoder, rows_of};
-use super::{Job, for_new, is_for_new, report, step};
+use super::{Job, for_new, is_for_new, refuse_ordinary, report, step, text_options};
 use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::batching::INSERT_BYTES;
@@ -69,6 +69,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     let database = crate::open::builder(&cli.db).open()?;
     let piped = PipedText::open(NAME, given.encoding).map_err(|e| unreadable(&e))?;
     let format = given.format.or(piped.format).unwrap_or(InputFormat::Csv);
+    text_options::check(given, &[format])?;
     let schema = given.collection.as_ref().and_then(|name| schema(&database, name));
     let sniffer = Sniffer { cli, args: given, shape: &Shape::new(given, schema.as_deref()) };
     let args = sniffer.options_of(&piped.sample, format == InputFormat::Csv)?;
@@ -205,6 +206,7 @@ impl<'a> Target<'a> {
 
     /// A target for all rows, or for those of one measurement.
     fn of(pipe: &Pipe<'a>, name: &str, measurement: Option<String>) -> Result<Self, Failure> {
+        refuse_ordinary(&pipe.database.snapshot(), name)?;
         let schema = schema(pipe.database, name);
         if schema.is_some() && is_for_new(pipe.args) {
             return Err(for_new(name));

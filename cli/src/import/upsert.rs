@@ -53,7 +53,10 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     let (default_ttl, existing) = existing(cli, name)?;
     let left = match left(args, name, &progress, existing.as_ref())? {
         EarlierImport::Finished(_) if args.resume => return Ok(()),
-        EarlierImport::Interrupted(left) => Some(*left),
+        EarlierImport::Interrupted(left) => {
+            progress.check(&left)?;
+            Some(*left)
+        }
         _ => None,
     };
     bar.phase("checking");

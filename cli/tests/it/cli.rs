@@ -265,3 +265,33 @@ fn an_import_rounds_no_whole_number() {
     write(folder.path(), "d.csv", &format!("time,d\n{day}0Z,9007199254740993\n"));
     assert!(run(&["import", "d.csv", "-c", "whole"]).stderr.contains("d.csv:2"));
 }
+
+#[test]
+fn an_option_without_the_one_that_it_belongs_to_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], &str); 7] = [
+        (&["restore", "dump", "--at", "2024-01-01"], "--at belongs to --from"),
+        (&["sql", "--title", "x", "-f", "csv", "SELECT 1"], "--title belongs to --chart"),
+        (&["sql", "--title", "x", "-o", "x.csv", "SELECT 1"], "--title belongs to --chart"),
+        (&["sql", "--title", "x", "SELECT 1"], "--chart"),
+        (&["import", "--documents", "a.ndjson", "--into", "s", "--dst", "later"], "--dst"),
+        (&["serve", "--follow", "file:///nowhere", "--ship-keep", "7d"], "--ship-keep"),
+        (&["ship", "--detach", "--keep", "7d"], "--keep"),
+    ];
+    for (args, says) in cases {
+        let output = inside(folder.path(), args, "");
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(says), "{args:?}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn an_empty_variable_is_named_and_not_the_option() {
+    let mut status = command();
+    status.env("EBBTIDE_DB", "").arg("status");
+    let output = finish(status, "");
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
+    assert!(output.stderr.contains("EBBTIDE_DB is empty"), "{}", output.stderr);
+    let option = ebbtide(&["status", "--db", ""]);
+    assert!(option.code == 2 && option.stderr.contains("--db <DIR>"), "{}", option.stderr);
+}

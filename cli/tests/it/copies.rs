@@ -84,3 +84,28 @@ fn the_status_of_a_copy_says_how_old_it_is_and_what_it_has() {
     assert!(doors.ends_with("; 1 in open buckets"), "{doors}");
     assert_eq!(*times, "  2024-06-01T10:00:00Z to 2024-06-02T10:00:00Z");
 }
+
+#[test]
+fn a_database_that_is_read_only_is_not_detached() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
+    let refused = run(&["ship", "--read-only", "--detach"]);
+    assert!(refused.code == 2 && refused.stderr.contains("drop --read-only"), "{}", refused.stderr);
+    assert_eq!(run(&["ship", "--detach"]).code, 0);
+}
+
+#[test]
+fn a_copy_is_kept_out_of_the_folder_of_its_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    for place in ["ebbtide-data", "ebbtide-data/copy", "other/../ebbtide-data"] {
+        let url = format!("file://{}", folder.path().join(place).display());
+        let refused = run(&["ship", "--to", &url, "--once"]);
+        assert!(refused.code == 2 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);
+    }
+    let url = format!("file://{}", folder.path().join("copy").display());
+    assert_eq!(run(&["ship", "--to", &url, "--once"]).code, 0);
+}

@@ -106,6 +106,11 @@ fn an_import_puts_documents_in_the_place_of_those_with_their_id() {
     good(path, &["sql", "CREATE COLLECTION w WITH (timeField = 't')"]);
     let refused = run(path, &["import", "--documents", "a.ndjson", "--into", "w"]);
     assert!(refused.stderr.contains("time-series"), "{}", refused.stderr);
+    write("m.csv", "time,v\n2024-01-01,1\n");
+    for (file, input) in [("m.csv", ""), ("-", "time,v\n2024-01-01,1\n")] {
+        let refused = inside(path, &["import", file, "--into", "s"], input);
+        assert!(refused.code == 1 && refused.stderr.contains("with --documents"), "{file}: {}", refused.stderr);
+    }
 }
 
 /// Lines of documents, every third without an `_id`, and some twice.

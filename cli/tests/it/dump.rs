@@ -302,3 +302,15 @@ fn a_dump_keeps_what_measurements_came_to() {
     let refused = run(folder, &["--db", "other", "restore", "backup"]);
     assert!(refused.code != 0 && refused.stderr.contains("checksum"), "{}", refused.stderr);
 }
+
+#[test]
+fn a_collection_that_is_named_twice_is_dumped_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    good(folder, &["sql", "CREATE COLLECTION a WITH (timeField = 't'); CREATE COLLECTION b WITH (timeField = 't')"]);
+    good(folder, &["sql", "INSERT INTO b (t, v) VALUES ('2024-01-01T00:00:00Z', 1)"]);
+    let dumped = run(folder, &["dump", "backup", "-c", "b", "-c", "a", "--collection", "b"]);
+    assert!(dumped.code == 0 && dumped.stderr.contains("2 collections as of"), "{}", dumped.stderr);
+    good(folder, &["--db", "copy", "restore", "backup"]);
+    assert_eq!(good(folder, &["--db", "copy", "sql", "--format", "csv", "SELECT v FROM b"]), "v\n1\n");
+}

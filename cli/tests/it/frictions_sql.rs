@@ -125,6 +125,8 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "select * from warm"], Says("does not exist")),
     // The command line.
     (&["sql", "help"], Says("ebbtide sql --help")),
+    (&["export", "irland", "-o", "-"], Says("collection 'irland' does not exist; did you mean 'ireland'?")),
+    (&["export", "nonexist", "-o", "-"], Says("collection 'nonexist' does not exist")),
     (&["sql", "q.sql"], Says("ebbtide sql --file q.sql")),
     (&["sql", "-f", "q.sql"], Gives("42")),
     (&["sql", "--file", "q.sql", "--format", "csv"], Gives("42")),

@@ -121,6 +121,15 @@ fn what_is_wrong_is_said_before_a_door_opens() {
     fails(&["--accounts", "accounts.json"], &["accounts.json"]);
     assert_eq!(inside(folder.path(), &["serve", "--tls-cert", "cert.pem"], "").code, 2);
     assert_eq!(inside(folder.path(), &["serve", "--read-only"], "").code, 2);
+    for args in [&["serve", "--db", "a", "--dbs", "b"][..], &["--db", "a", "user", "list", "--dbs", "b"]] {
+        let both = inside(folder.path(), args, "");
+        assert_eq!(both.code, 2, "{args:?}: {}", both.stderr);
+        assert!(both.stderr.contains("--db and --dbs are both given"), "{}", both.stderr);
+        assert!(!folder.path().join("b").exists());
+    }
+    let within = format!("file://{}", folder.path().join("db/copy").display());
+    let refused = inside(folder.path(), &["--db", "db", "serve", "--mongodb", "0", "--ship-to", &within], "");
+    assert!(refused.code == 2 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);
     std::fs::create_dir(folder.path().join("shared")).unwrap();
     for (args, what) in [
         (vec!["--client-folder", "."], "the database, "),
@@ -184,4 +193,13 @@ fn a_second_signal_ends_at_once() {
     }
     assert_eq!(serving.child.wait().unwrap().code(), Some(1));
     assert!(serving.log.text().contains("second signal"));
+}
+
+#[test]
+fn a_file_beside_the_databases_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("dbs")).unwrap();
+    write(&folder.path().join("dbs"), "README", "what is served here");
+    let (code, log) = serve(folder.path(), &["--dbs", "dbs", "--http", "0"]).end();
+    assert_eq!(code, Some(0), "{log}");
 }

@@ -79,9 +79,11 @@ async fn stored(
     let given = parameters.u.as_deref().zip(parameters.p.as_deref());
     let Caller { account, .. } = authorize(shared, ends, headers, given, Role::Write).await?;
     check_sender(headers, given.is_some())?;
-    let named = parameters.precision.as_deref().unwrap_or(if form == Form::Three { "auto" } else { "ns" });
+    let default = if form == Form::Three { "auto" } else { "ns" };
+    let named = parameters.precision.as_deref().unwrap_or(default);
     let unit = Unit::named(named).ok_or_else(|| {
-        Problem::bad(format!("precision '{named}' is not known: use s, ms, us or ns, which is the default"))
+        let units = "h, m, s, ms, us, ns or auto";
+        Problem::bad(format!("precision '{named}' is not known: use {units}; the default here is {default}"))
     })?;
     let target = Target::of(form, &parameters)?;
     let refused = |Refused(status, message): Refused| Problem::new(status, message);
