@@ -19,6 +19,7 @@ use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocu
 use bson::rawdoc;
 use ebbtide::buckets::value_at;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, MetaFilter, ScanReport, ScanRequest};
+use ebbtide_documents::split_expressions;
 use ebbtide_ttl::{Clock, Code, RuleSet, Value};
 use std::sync::Arc;
 
@@ -89,7 +90,9 @@ pub(crate) fn explain(command: &Command<'_>) -> Result<RawDocumentBuf> {
         limit: if kind == Kind::Find { inner.count("limit")?.filter(|limit| *limit > 0) } else { None },
         sort: if kind == Kind::Find { inner.document("sort")?.unwrap_or(nothing) } else { nothing },
     };
-    if read::has_expression(filter) && matches!(kind, Kind::Find | Kind::Count | Kind::Distinct) {
+    let reads = matches!(kind, Kind::Find | Kind::Count | Kind::Distinct);
+    let of_measurements = || Ok::<_, CommandError>(matches!(Source::of(&inner)?, Source::Measurements(_)));
+    if reads && (read::has_expression(filter) || (read::is_for_a_stage(filter) && of_measurements()?)) {
         let stages = read::matching(filter, limits.sort, limits.skip, limits.limit);
         return explain_stages(&inner, &stages, executes);
     }
@@ -413,11 +416,7 @@ fn explain_stages(command: &Command<'_>, stages: &RawArray, executes: bool) -> R
 fn rest_of(stages: &RawArray, taken: usize) -> Vec<RawDocumentBuf> {
     let mut stages = stages.into_iter().filter_map(std::result::Result::ok).filter_map(RawBsonRef::as_document);
     let last = taken.checked_sub(1).and_then(|before| stages.nth(before));
-    let condition = last.and_then(|stage| stage.get_document("$match").ok()?.get("$expr").ok()?);
-    let condition = condition.map(|condition| {
-        let mut filter = RawDocumentBuf::new();
-        filter.append(cstr!("$expr"), condition);
-        rawdoc! { "$match": filter }
-    });
+    let computed = last.and_then(|stage| Some(split_expressions(stage.get_document("$match").ok()?).1));
+    let condition = computed.filter(|filter| !filter.is_empty()).map(|filter| rawdoc! { "$match": filter });
     condition.into_iter().chain(stages.map(RawDocument::to_owned)).collect()
 }

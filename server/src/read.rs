@@ -14,7 +14,7 @@ use crate::{aggregate, groups, profile, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
-use ebbtide_documents::{Distinct, Pipeline};
+use ebbtide_documents::{Distinct, Filter, Pipeline, Purpose, split_expressions};
 use ebbtide_ttl::Code;
 
 pub(crate) const FIND: &[&str] = &[
@@ -66,13 +66,16 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let projection = document_or_empty(command, "projection")?;
     let skip = command.count("skip")?.unwrap_or(0);
     let limit = command.count("limit")?.filter(|limit| *limit > 0);
-    if has_expression(filter) {
+    let by_stages = |projection: &RawDocument| {
         let mut stages = matching(filter, sort, skip, limit);
         if !projection.is_empty() {
             stages.push(rawdoc! { "$project": projection.to_owned() });
         }
         let results = run_long(command.shared, || aggregate::piped(command, &stages))?;
-        return answer_find(command, Box::new(results));
+        answer_find(command, Box::new(results))
+    };
+    if has_expression(filter) {
+        return by_stages(projection);
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -84,11 +87,13 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
         false => None,
     };
+    let whole = projection;
     let projection = if computed.is_some() { empty() } else { projection };
     let mut results: Box<dyn Results> = match source {
         Source::Measurements(snapshot) => {
             let sort_bytes_max = command.shared.settings.statement_bytes_max;
-            let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
+            let Some(query) = asked(filter)? else { return by_stages(whole) };
+            let query = query.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
             let names_series = query.names_series(snapshot.schema());
             let plan = || Measurements::new(snapshot, query);
             Box::new(if names_series { plan() } else { run_long(command.shared, plan) })
@@ -124,7 +129,21 @@ fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDo
 
 /// Whether a filter has a condition in the language of expressions: then it is a filter of a pipeline.
 pub(crate) fn has_expression(filter: &RawDocument) -> bool {
-    filter.get("$expr").is_ok_and(|condition| condition.is_some())
+    !split_expressions(filter).1.is_empty()
+}
+
+/// What measurements are asked for a filter; `None` if they cannot be asked, and a stage can.
+fn asked(filter: &RawDocument) -> Result<Option<Query>> {
+    match Query::new(filter) {
+        Ok(query) => Ok(Some(query)),
+        Err(_) if Filter::parse(filter, Purpose::Find).is_ok() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether only a stage can ask measurements for a filter.
+pub(crate) fn is_for_a_stage(filter: &RawDocument) -> bool {
+    asked(filter).is_ok_and(|query| query.is_none())
 }
 
 /// A find as stages of a pipeline.
@@ -168,10 +187,13 @@ fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
     // A negative limit means its magnitude, as in MongoDB.
     let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
     let skip = command.count("skip")?.unwrap_or(0);
-    if has_expression(filter) {
+    let by_stages = || {
         let stages = matching(filter, empty(), skip, limit);
         let counted = one_by_one(command, &mut aggregate::piped(command, &stages)?)?;
-        return Ok(reply::finished(rawdoc! { "n": reply::count(counted) }));
+        Ok(reply::finished(rawdoc! { "n": reply::count(counted) }))
+    };
+    if has_expression(filter) {
+        return by_stages();
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -181,7 +203,7 @@ fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Source::Profile => listed::matching(profile::records(command), filter)?.len() as u64,
         Source::Measurements(snapshot) if filter.is_empty() => snapshot.count()?,
         Source::Measurements(snapshot) => {
-            let query = Query::new(filter)?;
+            let Some(query) = asked(filter)? else { return by_stages() };
             match groups::counted(&snapshot, &query, &aggregate::limits(command))? {
                 Some(found) => found,
                 None => one_by_one(command, &mut Measurements::new(snapshot, query.only_fields([])))?,
@@ -209,9 +231,12 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
-    if has_expression(filter) {
+    let by_stages = || {
         let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None))?;
-        return different(command, path, &mut matching).map(values_reply);
+        different(command, path, &mut matching).map(values_reply)
+    };
+    if has_expression(filter) {
+        return by_stages();
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -223,7 +248,8 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
             values.into_values()
         }
         Source::Measurements(snapshot) => {
-            let query = Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned));
+            let Some(query) = asked(filter)? else { return by_stages() };
+            let query = query.only_fields(path.split('.').take(1).map(str::to_owned));
             match groups::metas_by(&snapshot, &query, path, &aggregate::limits(command))? {
                 Some(documents) => different(command, path, &mut List::new(documents))?,
                 None => different(command, path, &mut Measurements::new(snapshot, query))?,

@@ -195,3 +195,38 @@ async fn reads_take_conditions_of_expressions() {
     }
     wire.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn measurements_are_found_by_every_filter_that_a_stage_takes() {
+    let mut wire = Wire::start().await;
+    wire.run(&rawdoc! { "create": "c", "timeseries": { "timeField": "t", "metaField": "m" } }).await;
+    let documents: RawArrayBuf = (0..20_i64)
+        .map(|i| rawdoc! { "t": DateTime::from_millis(BEGIN + i * 1_000), "m": if i % 2 == 0 { "even" } else { "odd" }, "n": i, "l": [i, i + 1] })
+        .collect();
+    wire.run(&rawdoc! { "insert": "c", "documents": documents }).await;
+    let regex = rawdoc! { "m": { "$regex": "^ev" } };
+    for (filter, n) in [
+        (regex.clone(), 10),
+        (rawdoc! { "n": { "$mod": [3, 0] } }, 7),
+        (rawdoc! { "l": { "$size": 2 } }, 20),
+        (rawdoc! { "l": { "$all": [3, 4] } }, 1),
+        (rawdoc! { "l": { "$elemMatch": { "$gt": 4, "$lt": 6 } } }, 2),
+        (rawdoc! { "$or": [{ "n": 1 }, { "$expr": { "$eq": ["$n", 2] } }] }, 2),
+        (rawdoc! { "$comment": "what it is for", "n": { "$lt": 5 } }, 5),
+    ] {
+        let count = wire.run(&rawdoc! { "count": "c", "query": filter.clone() }).await;
+        assert_eq!(count.get_i32("n").unwrap(), n, "{filter:?}");
+        let distinct = wire.run(&rawdoc! { "distinct": "c", "key": "n", "query": filter.clone() }).await;
+        assert_eq!(distinct.get_array("values").unwrap().into_iter().count(), n as usize, "{filter:?}");
+        let find = rawdoc! { "find": "c", "filter": filter.clone(), "sort": { "t": -1 }, "projection": { "n": 1, "_id": 0 }, "limit": 2 };
+        let found = wire.run(&find).await;
+        let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        assert_eq!(batch.into_iter().count(), (n as usize).min(2), "{filter:?}");
+        let explained = wire.run(&rawdoc! { "explain": find }).await;
+        assert_eq!(explained.get_f64("ok").unwrap(), 1.0, "{filter:?}");
+    }
+    let newest = wire.run(&rawdoc! { "find": "c", "filter": regex, "sort": { "t": -1 }, "projection": { "n": 1, "_id": 0 }, "limit": 1 }).await;
+    let batch = newest.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch.get_document(0).unwrap(), &*rawdoc! { "n": 18_i32 });
+    wire.stop().await;
+}
