@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, PromoteArgs, ShipArgs};
 use crate::human::{bytes, counted};
-use crate::{Failure, files, open, parse_time, say};
+use crate::{Failure, open, parse_time, say};
 use ebbtide::{Restored, ShipOptions, ShipStatus};
 use ebbtide_ttl::{Clock, Code, SystemClock, parse_retention};
 use std::path::Path;
@@ -27,10 +27,15 @@ pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failu
 /// Refuses a copy in the folder of its own database.
 pub(crate) fn keep_out(database: &Path, url: &str) -> Result<(), Failure> {
     let Some(folder) = url.strip_prefix("file://") else { return Ok(()) };
-    files::keep_out(database, &Path::new(folder).join("copy")).map_err(|_| {
-        let database = database.display();
-        Failure::usage(format!("the copy {url} would be in the folder of the database {database}: name one outside it"))
-    })
+    // If the folder does not exist yet, its nearest existing one decides where it will be.
+    let place = Path::new(folder).ancestors().find_map(|place| place.canonicalize().ok());
+    match (place, database.canonicalize()) {
+        (Some(place), Ok(within)) if place.starts_with(&within) => Err(Failure::usage(format!(
+            "the copy {url} would be in the folder of the database {}: name one outside it",
+            database.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Runs `ebbtide ship`.

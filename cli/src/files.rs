@@ -100,6 +100,8 @@ enum Place {
     /// A file beside the one that it replaces, which is not a link.
     Part(tempfile::NamedTempFile, PathBuf),
     Special(File),
+    /// Under any name, so that what was written to it before is not replaced.
+    Stdout,
 }
 
 impl NewFile {
@@ -111,11 +113,12 @@ impl NewFile {
     }
 
     pub(crate) fn sink(&self) -> Result<Box<dyn Write + Send>, Failure> {
-        let file = match &self.place {
-            Place::Part(part, _) => part.reopen(),
-            Place::Special(file) => file.try_clone(),
+        let file: Box<dyn Write + Send> = match &self.place {
+            Place::Part(part, _) => Box::new(part.reopen().map_err(|e| self.failed(&e))?),
+            Place::Special(file) => Box::new(file.try_clone().map_err(|e| self.failed(&e))?),
+            Place::Stdout => Box::new(io::stdout()),
         };
-        let file = BufWriter::new(file.map_err(|e| self.failed(&e))?);
+        let file = BufWriter::new(file);
         let is_packed = self.path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
         Ok(if is_packed { Box::new(Packed(GzEncoder::new(file, Compression::default()))) } else { Box::new(file) })
     }
@@ -138,10 +141,19 @@ impl Place {
     #[expect(clippy::disallowed_methods, reason = "a result is not part of a database")]
     fn of(path: &Path) -> io::Result<Place> {
         let existing = path.metadata();
+        let is_stdout = || ["/dev", "/proc"].iter().any(|devices| path.starts_with(devices)) && is_stdout(path);
+        if existing.is_ok() && is_stdout() {
+            return Ok(Place::Stdout);
+        }
         if existing.as_ref().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             return Ok(Place::Special(std::fs::OpenOptions::new().write(true).open(path)?));
         }
-        let target = if existing.is_ok() { path.canonicalize()? } else { path.to_owned() };
+        let target = match (existing, path.read_link()) {
+            (Ok(_), _) => path.canonicalize()?,
+            // A link to a file that is not there yet.
+            (Err(_), Ok(link)) => path.parent().unwrap_or(Path::new("")).join(link),
+            (Err(_), Err(_)) => path.to_owned(),
+        };
         let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut part = tempfile::Builder::new();
         part.prefix(".ebbtide-part-");
@@ -150,6 +162,12 @@ impl Place {
         part.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         Ok(Place::Part(part.tempfile_in(folder)?, target))
     }
+}
+
+/// Whether a path is standard output.
+fn is_stdout(path: &Path) -> bool {
+    let handles = same_file::Handle::stdout().and_then(|stdout| Ok((stdout, same_file::Handle::from_path(path)?)));
+    handles.is_ok_and(|(stdout, other)| stdout == other)
 }
 
 /// Compresses what is written with gzip; a flush ends it.

@@ -1,4 +1,4 @@
-//! Subqueries of `IN` and `EXISTS` return each value once.
+//! Subqueries of `IN` and `EXISTS`, but those below `OR`, return each value once.
 //!
 //! DataFusion's hash join compares each row of one side with all rows of the other that have its key, also where one would do. With
 //! values that repeat on both sides, time grows with the product of their numbers.
@@ -39,10 +39,11 @@ impl OptimizerRule for DistinctSubqueries {
     }
 }
 
-/// Whether a plan returns groups, distinct rows, or few rows.
+/// Whether a plan returns groups, distinct rows, or no rows.
 fn is_distinct(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(Distinct::All(_)) | LogicalPlan::EmptyRelation(_) => true,
+        LogicalPlan::Extension(extension) => extension.node.name() == "EngineAggregate",
         LogicalPlan::SubqueryAlias(alias) => is_distinct(&alias.input),
         LogicalPlan::Projection(projection) => is_distinct(&projection.input),
         LogicalPlan::Filter(filter) => is_distinct(&filter.input),

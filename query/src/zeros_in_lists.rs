@@ -23,9 +23,14 @@ pub(crate) fn in_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let rewritten = plan.transform_up_with_subqueries(|node| {
         let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
+        let named = |expr: Expr| {
             let name = names.save(&expr);
             Ok(in_expr(expr)?.update_data(|expr| name.restore(expr)))
+        };
+        node.map_expressions(|expr| match expr {
+            // Only its parts have names.
+            Expr::GroupingSet(_) => expr.map_children(named),
+            expr => named(expr),
         })
     })?;
     Ok(rewritten.data)

@@ -223,11 +223,24 @@ fn collection_source(command: &Command<'_>, whole: Pipeline) -> Result<(Box<dyn 
             // What a filter on measurements does not know is asked of each document.
             let (query, pipeline) = match Query::new(&filter) {
                 Ok(query) => (query, pipeline),
-                Err(_) => (Query::new(&rawdoc! {})?, whole),
+                Err(_) => (Query::new(&known_members(&filter))?, whole),
             };
             measurements_source(command, snapshot, query, pipeline)?
         }
     })
+}
+
+/// The members of a filter that measurements can be asked.
+fn known_members(filter: &RawDocument) -> RawDocumentBuf {
+    let mut known = RawDocumentBuf::new();
+    for (name, value) in filter.iter().filter_map(std::result::Result::ok) {
+        let mut member = RawDocumentBuf::new();
+        member.append(name, value);
+        if Query::new(&member).is_ok() {
+            known.append(name, value);
+        }
+    }
+    known
 }
 
 /// Groups that the engine's aggregates answer, or measurements in the order of a sort at the beginning.

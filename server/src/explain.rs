@@ -93,7 +93,7 @@ pub(crate) fn explain(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let reads = matches!(kind, Kind::Find | Kind::Count | Kind::Distinct);
     let of_measurements = || Ok::<_, CommandError>(matches!(Source::of(&inner)?, Source::Measurements(_)));
     if reads && (read::has_expression(filter) || (read::is_for_a_stage(filter) && of_measurements()?)) {
-        let stages = read::matching(filter, limits.sort, limits.skip, limits.limit);
+        let stages = read::matching(filter, limits.sort, limits.skip, limits.limit)?;
         return explain_stages(&inner, &stages, executes);
     }
     let explained = explain_filter(&inner, filter, &limits, kind, executes)?;

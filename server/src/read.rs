@@ -3,6 +3,7 @@
 use crate::batches::first_batch;
 use crate::command::Command;
 use crate::cursors::{List, Results};
+use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::here::run_long;
 use crate::listed::{self, Wanted};
@@ -14,7 +15,7 @@ use crate::{aggregate, groups, profile, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
-use ebbtide_documents::{Distinct, Filter, Pipeline, Purpose, split_expressions};
+use ebbtide_documents::{Distinct, Filter, Pipeline, Projection, Purpose, Sort, split_expressions, whole_number};
 use ebbtide_ttl::Code;
 
 pub(crate) const FIND: &[&str] = &[
@@ -67,12 +68,19 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let skip = command.count("skip")?.unwrap_or(0);
     let limit = command.count("limit")?.filter(|limit| *limit > 0);
     let by_stages = |projection: &RawDocument| {
-        let mut stages = matching(filter, sort, skip, limit);
-        if !projection.is_empty() {
-            stages.push(rawdoc! { "$project": projection.to_owned() });
+        let mut stages = matching(filter, sort, skip, limit)?;
+        let chosen = match computes(projection) {
+            true => {
+                stages.push(rawdoc! { "$project": projection.to_owned() });
+                None
+            }
+            false => Some(Projection::parse(projection)?),
+        };
+        let results = Box::new(run_long(command.shared, || aggregate::piped(command, &stages))?);
+        match chosen.filter(|projection| !projection.is_whole()) {
+            Some(projection) => answer_find(command, Box::new(Projected { results, projection })),
+            None => answer_find(command, results),
         }
-        let results = run_long(command.shared, || aggregate::piped(command, &stages))?;
-        answer_find(command, Box::new(results))
     };
     if has_expression(filter) {
         return by_stages(projection);
@@ -147,9 +155,9 @@ pub(crate) fn is_for_a_stage(filter: &RawDocument) -> bool {
 }
 
 /// A find as stages of a pipeline.
-pub(crate) fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limit: Option<u64>) -> RawArrayBuf {
+pub(crate) fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limit: Option<u64>) -> Result<RawArrayBuf> {
     let mut stages = RawArrayBuf::from_iter([rawdoc! { "$match": filter.to_owned() }]);
-    if !sort.is_empty() {
+    if !Sort::parse(sort)?.is_empty() {
         stages.push(rawdoc! { "$sort": sort.to_owned() });
     }
     if skip > 0 {
@@ -158,7 +166,24 @@ pub(crate) fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limi
     if let Some(limit) = limit {
         stages.push(rawdoc! { "$limit": reply::count(limit) });
     }
-    stages
+    Ok(stages)
+}
+
+/// Results of a pipeline, with a find's projection.
+struct Projected {
+    results: Box<dyn Results>,
+    projection: Projection,
+}
+
+impl Results for Projected {
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
+        let batch = self.results.next_batch(count, bytes, deadline)?;
+        Ok(batch.iter().map(|document| self.projection.apply(document, 0)).collect())
+    }
+
+    fn is_done(&self) -> bool {
+        self.results.is_done()
+    }
 }
 
 /// Whether a projection computes something, beyond what `$slice` and `$elemMatch` choose.
@@ -188,9 +213,11 @@ fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
     let skip = command.count("skip")?.unwrap_or(0);
     let by_stages = || {
-        let stages = matching(filter, empty(), skip, limit);
-        let counted = one_by_one(command, &mut aggregate::piped(command, &stages)?)?;
-        Ok(reply::finished(rawdoc! { "n": reply::count(counted) }))
+        let mut stages = matching(filter, empty(), skip, limit)?;
+        stages.push(rawdoc! { "$count": "n" });
+        let counted = aggregate::piped(command, &stages)?.next_batch(1, READ_BYTES, command.deadline)?;
+        let counted = counted.first().and_then(|counted| counted.get("n").ok()?).and_then(whole_number);
+        Ok(reply::finished(rawdoc! { "n": reply::count(counted.map_or(0, i64::unsigned_abs)) }))
     };
     if has_expression(filter) {
         return by_stages();
@@ -232,7 +259,7 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
     let by_stages = || {
-        let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None))?;
+        let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None)?)?;
         different(command, path, &mut matching).map(values_reply)
     };
     if has_expression(filter) {

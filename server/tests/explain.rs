@@ -225,6 +225,16 @@ async fn measurements_are_found_by_every_filter_that_a_stage_takes() {
         let explained = wire.run(&rawdoc! { "explain": find }).await;
         assert_eq!(explained.get_f64("ok").unwrap(), 1.0, "{filter:?}");
     }
+    for (projection, expected) in [
+        (rawdoc! { "l": { "$slice": 1 }, "n": 1, "_id": 0 }, rawdoc! { "n": 0_i32, "l": [0_i32] }),
+        (rawdoc! { "l": { "$elemMatch": { "$gt": 0 } }, "_id": 0, "n": 1 }, rawdoc! { "n": 0_i32, "l": [1_i32] }),
+        (rawdoc! { "k": { "$add": ["$n", 7] }, "_id": 0 }, rawdoc! { "k": 7_i32 }),
+    ] {
+        let find = rawdoc! { "find": "c", "filter": regex.clone(), "sort": { "$natural": 1 }, "projection": projection, "limit": 1 };
+        let found = wire.run(&find).await;
+        let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        assert_eq!(batch.get_document(0).unwrap(), &*expected);
+    }
     let newest = wire.run(&rawdoc! { "find": "c", "filter": regex, "sort": { "t": -1 }, "projection": { "n": 1, "_id": 0 }, "limit": 1 }).await;
     let batch = newest.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     assert_eq!(batch.get_document(0).unwrap(), &*rawdoc! { "n": 18_i32 });

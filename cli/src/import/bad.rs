@@ -27,6 +27,8 @@ struct Output {
     found: Option<File>,
     /// Bytes of it that are never removed: what was there before and is kept, and the header.
     keep: u64,
+    /// Whether what was there before is kept as a whole.
+    appends: bool,
     /// `Some` from the first line on.
     writer: Option<csv::Writer<File>>,
 }
@@ -47,7 +49,7 @@ impl Output {
             Some(file) => file,
             None => files::append(path)?,
         };
-        if file.metadata().map_err(fail)?.len() > self.keep {
+        if !self.appends && file.metadata().map_err(fail)?.len() > self.keep {
             file.set_len(self.keep).map_err(fail)?;
         }
         let mut writer = csv::Writer::from_writer(file);
@@ -70,10 +72,11 @@ fn find(path: &Path) -> Result<Option<File>, Failure> {
         return files::append(path).map(Some);
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match folder.is_dir() {
-        true => Ok(None),
-        false => Err(cannot_write(path, &format!("there is no folder {}", folder.display()))),
+    if !folder.is_dir() {
+        return Err(cannot_write(path, &format!("there is no folder {}", folder.display())));
     }
+    tempfile::tempfile_in(folder).map_err(|e| cannot_write(path, &e))?;
+    Ok(None)
 }
 
 /// What happens to existing lines in the file when the first line of an import is set aside.
@@ -123,7 +126,7 @@ impl BadLines {
             // The file is not the one of the interrupted import.
             Begin::After(_) => bytes,
         };
-        self.output = Some(Output { found, keep, writer: None });
+        self.output = Some(Output { found, keep, appends: matches!(begin, Begin::Append), writer: None });
         Ok(())
     }
 

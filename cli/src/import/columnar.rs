@@ -174,11 +174,10 @@ fn take(
     let adapted = layout.adapt(&batch, job, &source.constants);
     let (mut adapted, unread) = adapted.map_err(|e| Failure::new(format!("cannot read {}: {e}", source.name)))?;
     if let Some(times) = adapted.column_by_name(&layout.time_column).cloned() {
-        let mut unread = unread.into_iter().peekable();
         for row in (0..times.len()).filter(|i| times.is_null(*i)) {
             let name = &layout.time_column;
-            let reason = match unread.next_if(|(unread, _)| *unread == row) {
-                Some((_, reason)) => format!("column '{name}': {reason}"),
+            let reason = match unread.get(&row) {
+                Some(reason) => reason.clone(),
                 None => format!("the time is missing: column '{name}' is null"),
             };
             job.bad.borrow_mut().row(&source.name, lines[row], &reason, "")?;

@@ -14,6 +14,7 @@ use ebbtide_query::text_table::cells::Nulls;
 use ebbtide_query::text_table::infer::ColumnStats;
 use ebbtide_ttl::Precision;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The mapping of columns to fields.
@@ -185,7 +186,8 @@ impl Layout {
     }
 
     /// Applies the options to a batch of another program: renames and skips columns, replaces markers by null, and
-    /// reads times that are text or numbers. Times that cannot be read become null and are listed.
+    /// reads times that are text, numbers or without a zone. The time of a row of which one cannot be read becomes null, and the row is
+    /// listed.
     ///
     /// # Errors
     /// A batch that cannot be imported at all.
@@ -194,11 +196,11 @@ impl Layout {
         batch: &RecordBatch,
         job: &Job<'_>,
         constants: &[(String, String)],
-    ) -> Result<(RecordBatch, Vec<UnreadTime>), String> {
+    ) -> Result<(RecordBatch, BTreeMap<usize, String>), String> {
         let (shape, nulls) = (&job.shape, &job.cells.nulls);
         let mut fields = Vec::new();
         let mut columns: Vec<ArrayRef> = Vec::new();
-        let mut unread = Vec::new();
+        let mut unread = BTreeMap::new();
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             let name = shape.rename(field.name());
             if shape.without.iter().any(|w| w == name) {
@@ -211,16 +213,15 @@ impl Layout {
             if !nulls.is_empty() {
                 column = without_markers(&column, nulls).map_err(|e| e.to_string())?;
             }
-            if name == self.time_column {
-                let key = |row: usize| self.series_key(batch, shape, row);
-                (column, unread) = instants(&column, job, &key).map_err(|e| format!("column '{name}': {e}"))?;
-            } else if is_local(&column, job) {
-                let (read, unread) =
-                    instants(&column, job, &|_| String::new()).map_err(|e| format!("column '{name}': {e}"))?;
-                if let Some((row, reason)) = unread.first() {
-                    return Err(format!("column '{name}', row {} of a batch: {reason}", row + 1));
-                }
+            let is_time = name == self.time_column;
+            if is_time || is_local(&column, job) {
+                let other = if is_time { String::new() } else { format!("\0{name}") };
+                let key = |row: usize| self.series_key(batch, shape, row) + &other;
+                let (read, wrong) = instants(&column, job, &key).map_err(|e| format!("column '{name}': {e}"))?;
                 column = read;
+                for (row, reason) in wrong {
+                    unread.entry(row).or_insert_with(|| format!("column '{name}': {reason}"));
+                }
             }
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
@@ -229,6 +230,10 @@ impl Layout {
             let column = job.constant(name, text).column(batch.num_rows());
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
+        }
+        if let Some(time) = fields.iter().position(|field| *field.name() == self.time_column) {
+            let is_unread = (0..batch.num_rows()).map(|row| Some(unread.contains_key(&row))).collect();
+            columns[time] = nullif(&columns[time], &is_unread).map_err(|e| e.to_string())?;
         }
         let adapted = RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns).map_err(|e| e.to_string())?;
         Ok((adapted, unread))
@@ -276,12 +281,12 @@ fn without_markers(column: &ArrayRef, nulls: &Nulls) -> Result<ArrayRef, arrow::
 }
 
 /// The row of a batch whose time cannot be read, and why.
-pub(super) type UnreadTime = (usize, String);
+type UnreadTime = (usize, String);
 
 /// Whether a column has times without a zone, and `--time-zone` says which is meant.
 fn is_local(column: &ArrayRef, job: &Job<'_>) -> bool {
-    let is_time = matches!(column.data_type(), DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64);
-    is_time && job.cells.times.has_zone()
+    matches!(column.data_type(), DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64)
+        && job.cells.times.has_zone()
 }
 
 /// Reads times that a file stores as text, as numbers in the unit of `--time-format`, or as times without a zone where

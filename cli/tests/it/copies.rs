@@ -101,7 +101,8 @@ fn a_copy_is_kept_out_of_the_folder_of_its_database() {
     let run = |args: &[&str]| inside(folder.path(), args, "");
     assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
     std::fs::create_dir(folder.path().join("other")).unwrap();
-    for place in ["ebbtide-data", "ebbtide-data/copy", "other/../ebbtide-data"] {
+    std::fs::create_dir(folder.path().join("ebbtide-data/kept")).unwrap();
+    for place in ["ebbtide-data", "ebbtide-data/copy", "ebbtide-data/kept", "other/../ebbtide-data"] {
         let url = format!("file://{}", folder.path().join(place).display());
         let refused = run(&["ship", "--to", &url, "--once"]);
         assert!(refused.code == 2 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);

@@ -370,6 +370,10 @@ fn results_go_through_links_and_pipes_and_keep_the_permissions_of_what_they_repl
         "x\n1\na pipe\n"
     );
     assert_eq!(shell(&format!("{sql} /dev/fd/1 | cat")), "x\n1\n");
+    assert_eq!(shell(&format!("echo a > log; {{ {sql} /dev/stdout; echo b; }} >> log; cat log")), "a\nx\n1\nb\n");
+    std::os::unix::fs::symlink("later.csv", path.join("latest.csv")).unwrap();
+    assert_eq!(write_to("latest.csv").code, 0);
+    assert!(path.join("latest.csv").is_symlink() && text(path, "later.csv") == "x\n1\n");
     shell(&format!("umask 077; {sql} private.csv; umask 022; {sql} public.csv"));
     assert_eq!((mode("private.csv"), mode("public.csv")), (0o600, 0o644));
 }

@@ -122,8 +122,8 @@ impl Parser {
                 let message = match path {
                     Some(_) => format!("{place}unknown operator {name}; operators on a field are {OPERATORS}"),
                     None if name == "$expr" => {
-                        "$expr is not available here; a $match takes it at its top and within $and, \
-                                                $or and $nor, and a find or count of a server at its top"
+                        "$expr is not available here: a $match takes it, and a find, count and distinct of a server, at \
+                         the top and within $and, $or and $nor"
                             .to_owned()
                     }
                     None => format!("unknown operator {name}; operators on no field are $and, $or and $nor"),

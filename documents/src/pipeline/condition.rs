@@ -57,6 +57,14 @@ fn has_expression(name: &str, value: RawBsonRef<'_>, level: usize) -> bool {
 impl Condition {
     /// Reads a filter that may have `$expr`.
     pub(super) fn parse(filter: &RawDocument, constants: &Constants) -> Result<Condition> {
+        Condition::parse_at(filter, constants, 1)
+    }
+
+    fn parse_at(filter: &RawDocument, constants: &Constants, level: usize) -> Result<Condition> {
+        if level > DEPTH_MAX {
+            return Err(ExpressionError::new(2, format!("a filter nests deeper than {DEPTH_MAX} levels")));
+        }
+        let clauses = |name: &str, value| clauses(name, value, constants, level);
         let (asked, computed) = split_expressions(filter);
         let mut all = Vec::new();
         // An expression that fails is not asked for a document that does not match the rest.
@@ -65,9 +73,9 @@ impl Condition {
         }
         for (name, value) in members(&computed) {
             all.push(match name {
-                "$and" => Condition::All(clauses(name, value, constants)?),
-                "$or" => Condition::Any(clauses(name, value, constants)?),
-                "$nor" => Condition::Not(Box::new(Condition::Any(clauses(name, value, constants)?))),
+                "$and" => Condition::All(clauses(name, value)?),
+                "$or" => Condition::Any(clauses(name, value)?),
+                "$nor" => Condition::Not(Box::new(Condition::Any(clauses(name, value)?))),
                 _ => Condition::Expression(constants.expression(value)?),
             });
         }
@@ -119,10 +127,10 @@ impl Condition {
 }
 
 /// The filters of `$and`, `$or` or `$nor`: first those that cannot fail.
-fn clauses(operator: &str, value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<Condition>> {
+fn clauses(operator: &str, value: RawBsonRef<'_>, constants: &Constants, level: usize) -> Result<Vec<Condition>> {
     let RawBsonRef::Array(list) = value else { return Ok(Vec::new()) };
     let clause = |clause| match clause {
-        RawBsonRef::Document(clause) => Condition::parse(clause, constants),
+        RawBsonRef::Document(clause) => Condition::parse_at(clause, constants, level + 1),
         other => {
             let message = format!("{operator}: each filter must be an object, not {}", type_name(other));
             Err(ExpressionError::new(2, message))

@@ -194,7 +194,9 @@ enum Said {
 /// An empty object says nothing of a field.
 fn refuse_empty(path: &str, of_project: bool) -> ExpressionError {
     match of_project {
-        true => wrong(51270, "An empty sub-projection is not a valid value. Found empty object at path"),
+        true => {
+            wrong(51270, format!("An empty sub-projection is not a valid value. Found empty object at path {path}"))
+        }
         false => wrong(40180, format!("an empty object is not a valid value. Found empty object at path {path}")),
     }
 }

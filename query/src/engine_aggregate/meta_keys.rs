@@ -1,5 +1,6 @@
 //! Group keys that are computed from the meta field.
 
+use crate::error::QueryError;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -58,7 +59,7 @@ fn has_doubles(ty: &DataType) -> bool {
 
 impl MetaGroups for MetaKeys {
     fn group(&self, metas: &ArrayRef) -> Result<Vec<u32>, ArrowError> {
-        let columns = self.evaluate(metas).map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
+        let columns = self.evaluate(metas).map_err(|e| ArrowError::ExternalError(Box::new(QueryError::from(e))))?;
         let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
         let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
         let mut numbers = HashMap::new();

@@ -29,7 +29,7 @@ const MAY_MAKE_NAN: [&str; 17] = [
 ];
 
 /// Aggregates whose result depends on the number of distinct values.
-const COUNTS_DISTINCT: [&str; 2] = ["avg", "count"];
+const COUNTS_DISTINCT: [&str; 7] = ["avg", "count", "median", "stddev", "stddev_pop", "var", "var_pop"];
 
 /// Replaces operators by checked functions.
 #[derive(Debug)]
@@ -100,12 +100,12 @@ impl FunctionRewrite for ExactArithmetic {
             Expr::AggregateFunction(mut count)
                 if count.params.distinct
                     && COUNTS_DISTINCT.contains(&count.func.name())
-                    && count.params.args.iter().any(|arg| kind(arg).is_floating() || value_key::is_for(&kind(arg))) =>
+                    && count.params.args.iter().any(|arg| kind(arg).is_floating() || kind(arg).is_nested()) =>
             {
-                let args = std::mem::take(&mut count.params.args);
+                let (args, is_count) = (std::mem::take(&mut count.params.args), count.func.name() == "count");
                 let equal = |arg: Expr| match kind(&arg) {
                     ty if ty.is_floating() => call(&EQUAL_BITS, vec![arg]),
-                    ty if value_key::is_for(&ty) => call(&VALUE_KEY, vec![arg]),
+                    ty if is_count && value_key::is_for(&ty) => call(&VALUE_KEY, vec![arg]),
                     _ => arg,
                 };
                 count.params.args = args.into_iter().map(equal).collect();

@@ -65,7 +65,7 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Takes away the keys that a sort repeats, and wraps those after the first `from` that are doubles, but the last; returns whether
-/// there are any.
+/// the sort is another now.
 fn tidy(keys: &mut Vec<SortExpr>, from: usize, schema: &DFSchema) -> bool {
     let before = keys.len();
     let mut seen = Vec::with_capacity(before);

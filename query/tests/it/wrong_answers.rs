@@ -214,6 +214,7 @@ fn both_zeros_are_one_value_in_lists_and_cases() {
         ("NOT (d = 0 OR d = 91 OR d = 92 OR d = 93)", 50),
         ("d IN (2, 3, 6, 7)", 20),
         ("k IN (SELECT max(k) FROM z WHERE d IN (0, 91, 92, 93))", 1),
+        ("EXISTS (SELECT 1 FROM z AS y WHERE y.k = z.k AND y.d IN (0, 91, 92, 93))", 50),
         ("CASE d WHEN 0 THEN true ELSE false END", 50),
         ("CASE d WHEN -0.0 THEN true WHEN 2 THEN true ELSE false END", 55),
         ("CASE 0.0 WHEN d THEN true ELSE false END", 50),
@@ -221,6 +222,12 @@ fn both_zeros_are_one_value_in_lists_and_cases() {
         let sql = format!("SELECT count(*) AS n, count(*) FILTER (WHERE {condition}) AS m FROM z WHERE {condition}");
         assert_eq!(rows(&world, &sql), [json!({"n": count, "m": count})], "{condition}");
     }
+    let groups = "SELECT d IN (0.0, 91.0, 92.0, 93.0) AS x, count(*) AS n FROM z GROUP BY ROLLUP (d IN (0.0, 91.0, 92.0, 93.0)) \
+                  ORDER BY n, x";
+    assert_eq!(
+        rows(&world, groups),
+        [json!({"x": false, "n": 50}), json!({"x": true, "n": 50}), json!({"x": null, "n": 100})]
+    );
     world.rows("DELETE FROM z WHERE d IN (0, 91, 92, 93)");
     assert_eq!(rows(&world, "SELECT count(*) AS n FROM z"), [json!({"n": 50})]);
 }
@@ -247,6 +254,8 @@ fn both_zeros_are_one_value_to_sorts_within_aggregates() {
     ] {
         assert_eq!(rows(&world, &sql), [json!({ "x": expected })], "{sql}");
     }
+    let median = "SELECT median(DISTINCT d) AS x FROM (VALUES (-0.0::double), (0.0::double), (5.0::double), (6.0::double)) AS v(d)";
+    assert_eq!(rows(&world, median), [json!({"x": 5.0})]);
     assert_eq!(
         rows(&world, "SELECT avg(DISTINCT d) AS x, count(DISTINCT d) AS n FROM z"),
         [json!({"x": 9.0, "n": 11})]
@@ -279,7 +288,8 @@ fn sorts_may_repeat_a_key() {
 fn values_that_repeat_in_a_subquery_are_looked_for_once() {
     let world = zeros();
     let plan = world.text("EXPLAIN PLAN SELECT count(*) FROM z WHERE s.n IN (SELECT s.n FROM z WHERE k > 2)");
-    assert!(plan.contains("Semi") && plan.matches("AggregateExec").count() >= 2, "{plan}");
+    let (_, below) = plan.split_once("Semi").unwrap_or_else(|| panic!("{plan}"));
+    assert!(below.contains("AggregateExec"), "{plan}");
     for (sql, n) in [
         ("SELECT count(*) AS n FROM z WHERE s.n IN (SELECT s.n FROM z WHERE k > 2)", 100),
         ("SELECT count(*) AS n FROM z WHERE s.n NOT IN (SELECT s.n FROM z WHERE k % 2 = 0)", 50),
