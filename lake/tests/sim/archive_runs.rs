@@ -1,7 +1,7 @@
 //! Archives through power cuts, lost requests and random runs.
 
 use crate::archive::{all, all_here, archived, both, filled, filled_with_index, numbers};
-use crate::world::{HOUR, OTHER, World, at, check_files, random, reading, seeds};
+use crate::world::{HOUR, OTHER, World, at, check_files, on_all_cores, random, reading, seeds};
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Code, Filter, Precision, RuleChange, RuleSelector, Timestamp, Value};
 use ebbtide::{ArchivePlaces, CollectionChange, Database, HoldOptions};
@@ -186,157 +186,161 @@ fn what_changes_between_a_commit_and_the_drop_waits_until_the_commit_is_known() 
 
 #[test]
 fn lost_late_and_unanswered_requests_and_crashes_leave_each_measurement_once() {
+    let older = on_all_cores(seeds(300, 1), random_run);
+    assert!(older > 0 || seeds(300, 1).count() < 50, "no run had a file of an older version");
+}
+
+/// Returns how many files of older versions were seen.
+fn random_run(seed: u64) -> usize {
     let mut older = 0;
-    for seed in seeds(300, 1) {
-        let mut world = World::with_other(SimStore::new(seed, 3), SimStore::new(seed + 7, 3));
-        // Without an archive of an index, with one, and with that one alone.
-        let kind = seed / 3 % 3;
-        let mut db = if kind == 0 { filled(&world) } else { filled_with_index(&world, kind == 1) };
-        let keep = (seed % 3 == 0).then_some(3 * HOUR);
-        let keep = keep.filter(|_| kind < 2);
-        let index_keep = (kind > 0 && seed % 3 < 2).then_some(2 * HOUR);
-        let change = CollectionChange { keep_seconds: Some(keep), ..CollectionChange::default() };
-        let index = RuleChange::new(RuleSelector::Name("short".to_owned())).keep_seconds(index_keep);
-        db.modify_collection("weather", &change, Some(&index).filter(|_| kind > 0)).unwrap();
-        let mut times: Vec<i64> = (0..30).map(|v| v * 120).collect();
-        let mut next = random(seed);
-        let mut inserted = 30;
-        let mut deleted = Vec::new();
-        let mut is_held = false;
-        for round in 1..8 {
-            world.clock.set(at(HOUR + round * 700));
-            if let Ok((mut here, expired)) = both(&db) {
-                here.extend(expired);
-                here.sort_unstable();
-                assert!(here.is_sorted_by(|a, b| a < b), "seed {seed}: {here:?}");
-                // Nothing is missing but what was deleted, expired without an archive, or was kept for long enough.
-                let is_old = |v: i64| {
-                    let keep = if kind > 0 && v % 3 == 0 { index_keep } else { keep };
-                    let time = times[usize::try_from(v).unwrap()];
-                    keep.is_some_and(|keep| time + keep <= HOUR + round * 700)
+    let mut world = World::with_other(SimStore::new(seed, 3), SimStore::new(seed + 7, 3));
+    // Without an archive of an index, with one, and with that one alone.
+    let kind = seed / 3 % 3;
+    let mut db = if kind == 0 { filled(&world) } else { filled_with_index(&world, kind == 1) };
+    let keep = (seed % 3 == 0).then_some(3 * HOUR);
+    let keep = keep.filter(|_| kind < 2);
+    let index_keep = (kind > 0 && seed % 3 < 2).then_some(2 * HOUR);
+    let change = CollectionChange { keep_seconds: Some(keep), ..CollectionChange::default() };
+    let index = RuleChange::new(RuleSelector::Name("short".to_owned())).keep_seconds(index_keep);
+    db.modify_collection("weather", &change, Some(&index).filter(|_| kind > 0)).unwrap();
+    let mut times: Vec<i64> = (0..30).map(|v| v * 120).collect();
+    let mut next = random(seed);
+    let mut inserted = 30;
+    let mut deleted = Vec::new();
+    let mut is_held = false;
+    for round in 1..8 {
+        world.clock.set(at(HOUR + round * 700));
+        if let Ok((mut here, expired)) = both(&db) {
+            here.extend(expired);
+            here.sort_unstable();
+            assert!(here.is_sorted_by(|a, b| a < b), "seed {seed}: {here:?}");
+            // Nothing is missing but what was deleted, expired without an archive, or was kept for long enough.
+            let is_old = |v: i64| {
+                let keep = if kind > 0 && v % 3 == 0 { index_keep } else { keep };
+                let time = times[usize::try_from(v).unwrap()];
+                keep.is_some_and(|keep| time + keep <= HOUR + round * 700)
+            };
+            let is_missing = |v: &i64| !here.contains(v) && !deleted.contains(v) && (kind < 2 || v % 3 == 0);
+            let missing: Vec<i64> = (0..inserted).filter(is_missing).collect();
+            assert!(missing.iter().all(|v| is_old(*v)), "seed {seed}, round {round}: {missing:?}");
+        }
+        match next(9) {
+            0 => {
+                let fs = world.fs.crash(Variant::V0, seed);
+                drop(db);
+                world = world.on(fs);
+                db = world.open();
+            }
+            1 => {
+                times.push(next(5000));
+                let late = reading(times[times.len() - 1], inserted);
+                db.collection("weather").unwrap().insert_documents(&[late]).unwrap();
+                inserted += 1;
+            }
+            2 => {
+                let which = next(30);
+                let c = db.collection("weather").unwrap();
+                // What the archive has is not deleted.
+                let is_here = all_here(&db).contains(&which);
+                match c.delete(&Filter::eq("v", Value::Int(which))) {
+                    Ok(_) => deleted.extend(is_here.then_some(which)),
+                    Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
+                }
+            }
+            3 => {
+                drop(db.compact(Some("weather")));
+            }
+            4 => {
+                // No request takes an hour, after which what is left over is removed.
+                for store in [&world.store, &world.other] {
+                    store.settle();
+                    store.advance(next(3) * HOUR * 1000);
+                }
+                let snapshot = db.snapshot().collection("weather").unwrap();
+                for archive in snapshot.archives() {
+                    // By this process, which has the log in memory, or by another.
+                    let place = match seed % 2 {
+                        0 => snapshot.archive_place(&archive.url).unwrap(),
+                        _ => SimLake::new(&world.store).and(OTHER, &world.other).open(&archive.url).unwrap(),
+                    };
+                    drop(place.vacuum());
+                }
+            }
+            5 => {
+                // The clock jumps, and a sweep meets that.
+                world.clock.jump(at(400 * 24 * HOUR));
+                assert!(db.sweep().unwrap().held.is_some(), "seed {seed}");
+                world.clock.jump(at(HOUR + round * 700));
+            }
+            6 => {
+                let changed = match is_held {
+                    true => db.lift_hold("case"),
+                    false => db.create_hold("case", "weather", HoldOptions::new("a case")),
                 };
-                let is_missing = |v: &i64| !here.contains(v) && !deleted.contains(v) && (kind < 2 || v % 3 == 0);
-                let missing: Vec<i64> = (0..inserted).filter(is_missing).collect();
-                assert!(missing.iter().all(|v| is_old(*v)), "seed {seed}, round {round}: {missing:?}");
+                match changed {
+                    Ok(()) => is_held = !is_held,
+                    // While something is moved it waits.
+                    Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
+                }
             }
-            match next(9) {
-                0 => {
-                    let fs = world.fs.crash(Variant::V0, seed);
-                    drop(db);
-                    world = world.on(fs);
-                    db = world.open();
+            7 if kind < 2 => {
+                let e = CollectionChange {
+                    expire_after_seconds: Some(Some(HOUR + next(2) * HOUR)),
+                    ..CollectionChange::default()
+                };
+                if let Err(error) = db.modify_collection("weather", &e, None) {
+                    assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}");
                 }
-                1 => {
-                    times.push(next(5000));
-                    let late = reading(times[times.len() - 1], inserted);
-                    db.collection("weather").unwrap().insert_documents(&[late]).unwrap();
-                    inserted += 1;
-                }
-                2 => {
-                    let which = next(30);
-                    let c = db.collection("weather").unwrap();
-                    // What the archive has is not deleted.
-                    let is_here = all_here(&db).contains(&which);
-                    match c.delete(&Filter::eq("v", Value::Int(which))) {
-                        Ok(_) => deleted.extend(is_here.then_some(which)),
-                        Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
-                    }
-                }
-                3 => {
-                    drop(db.compact(Some("weather")));
-                }
-                4 => {
-                    // No request takes an hour, after which what is left over is removed.
-                    for store in [&world.store, &world.other] {
-                        store.settle();
-                        store.advance(next(3) * HOUR * 1000);
-                    }
-                    let snapshot = db.snapshot().collection("weather").unwrap();
-                    for archive in snapshot.archives() {
-                        // By this process, which has the log in memory, or by another.
-                        let place = match seed % 2 {
-                            0 => snapshot.archive_place(&archive.url).unwrap(),
-                            _ => SimLake::new(&world.store).and(OTHER, &world.other).open(&archive.url).unwrap(),
-                        };
-                        drop(place.vacuum());
-                    }
-                }
-                5 => {
-                    // The clock jumps, and a sweep meets that.
-                    world.clock.jump(at(400 * 24 * HOUR));
-                    assert!(db.sweep().unwrap().held.is_some(), "seed {seed}");
-                    world.clock.jump(at(HOUR + round * 700));
-                }
-                6 => {
-                    let changed = match is_held {
-                        true => db.lift_hold("case"),
-                        false => db.create_hold("case", "weather", HoldOptions::new("a case")),
-                    };
-                    match changed {
-                        Ok(()) => is_held = !is_held,
-                        // While something is moved it waits.
-                        Err(error) => assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}"),
-                    }
-                }
-                7 if kind < 2 => {
-                    let e = CollectionChange {
-                        expire_after_seconds: Some(Some(HOUR + next(2) * HOUR)),
-                        ..CollectionChange::default()
-                    };
-                    if let Err(error) = db.modify_collection("weather", &e, None) {
-                        assert_eq!(error.code(), Code::IllegalOperation, "seed {seed}: {error}");
-                    }
-                }
-                _ => {}
             }
-            db.sweep().unwrap();
-            for store in [&world.store, &world.other] {
-                older += check_files(store, &format!("seed {seed}, round {round}"));
-            }
+            _ => {}
         }
-        if is_held {
-            db.lift_hold("case").unwrap();
-        }
-        drop(db);
-        world.clock.set(at(5 * HOUR));
-        let db = finish(&world);
-        // What has been kept for long enough has left the newest version, and stays for an hour.
+        db.sweep().unwrap();
         for store in [&world.store, &world.other] {
-            older += check_files(store, &format!("seed {seed}, at the end"));
-        }
-        let is_archived = |v: &i64| kind < 2 || v % 3 == 0;
-        let expected: Vec<i64> = (0..inserted).filter(|v| !deleted.contains(v) && is_archived(v)).collect();
-        let found = all(&db);
-        // A file goes when its last measurement has been kept for long enough, so no other may be missing.
-        let keep_of = |v: &i64| if kind > 0 && v % 3 == 0 { index_keep } else { keep };
-        let is_old = |v: &i64| keep_of(v).is_some_and(|keep| times[usize::try_from(*v).unwrap()] + keep <= 5 * HOUR);
-        let missing: Vec<i64> = expected.iter().copied().filter(|v| !found.contains(v)).collect();
-        assert!(missing.iter().all(is_old), "seed {seed}: {missing:?}");
-        let rest: Vec<i64> = expected.iter().copied().filter(|v| !missing.contains(v)).collect();
-        assert_eq!(found, rest, "seed {seed}");
-        let snapshot = db.snapshot().collection("weather").unwrap();
-        for archive in snapshot.archives() {
-            let (Some(keep), Some(version)) = (archive.keep_seconds, archive.version) else { continue };
-            let files = snapshot.archive_place(&archive.url).unwrap().files(version).unwrap();
-            let last = |time: i64| Timestamp::from_units(time, Precision::Ms);
-            assert!(files.iter().all(|file| last(file.times.1) > at(5 * HOUR - keep)), "seed {seed}");
-        }
-        drop(snapshot);
-        assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
-        let snapshot = db.snapshot().collection("weather").unwrap();
-        assert_eq!(snapshot.segments().len(), 0, "seed {seed}");
-        // Two hours later nothing is left over.
-        for store in [&world.store, &world.other] {
-            store.advance(2 * HOUR * 1000);
-        }
-        for archive in snapshot.archives() {
-            let place = snapshot.archive_place(&archive.url).unwrap();
-            place.vacuum().unwrap();
-            let Some(version) = archive.version else { continue };
-            let store = if archive.url == OTHER { &world.other } else { &world.store };
-            let stored = store.names().iter().filter(|name| name.ends_with(".parquet")).count();
-            assert_eq!(stored, place.files(version).unwrap().len(), "seed {seed}");
+            older += check_files(store, &format!("seed {seed}, round {round}"));
         }
     }
-    assert!(older > 0 || seeds(300, 1).count() < 50, "no run had a file of an older version");
+    if is_held {
+        db.lift_hold("case").unwrap();
+    }
+    drop(db);
+    world.clock.set(at(5 * HOUR));
+    let db = finish(&world);
+    // What has been kept for long enough has left the newest version, and stays for an hour.
+    for store in [&world.store, &world.other] {
+        older += check_files(store, &format!("seed {seed}, at the end"));
+    }
+    let is_archived = |v: &i64| kind < 2 || v % 3 == 0;
+    let expected: Vec<i64> = (0..inserted).filter(|v| !deleted.contains(v) && is_archived(v)).collect();
+    let found = all(&db);
+    // A file goes when its last measurement has been kept for long enough, so no other may be missing.
+    let keep_of = |v: &i64| if kind > 0 && v % 3 == 0 { index_keep } else { keep };
+    let is_old = |v: &i64| keep_of(v).is_some_and(|keep| times[usize::try_from(*v).unwrap()] + keep <= 5 * HOUR);
+    let missing: Vec<i64> = expected.iter().copied().filter(|v| !found.contains(v)).collect();
+    assert!(missing.iter().all(is_old), "seed {seed}: {missing:?}");
+    let rest: Vec<i64> = expected.iter().copied().filter(|v| !missing.contains(v)).collect();
+    assert_eq!(found, rest, "seed {seed}");
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    for archive in snapshot.archives() {
+        let (Some(keep), Some(version)) = (archive.keep_seconds, archive.version) else { continue };
+        let files = snapshot.archive_place(&archive.url).unwrap().files(version).unwrap();
+        let last = |time: i64| Timestamp::from_units(time, Precision::Ms);
+        assert!(files.iter().all(|file| last(file.times.1) > at(5 * HOUR - keep)), "seed {seed}");
+    }
+    drop(snapshot);
+    assert_eq!(db.verify().unwrap().faults, Vec::<String>::new());
+    let snapshot = db.snapshot().collection("weather").unwrap();
+    assert_eq!(snapshot.segments().len(), 0, "seed {seed}");
+    // Two hours later nothing is left over.
+    for store in [&world.store, &world.other] {
+        store.advance(2 * HOUR * 1000);
+    }
+    for archive in snapshot.archives() {
+        let place = snapshot.archive_place(&archive.url).unwrap();
+        place.vacuum().unwrap();
+        let Some(version) = archive.version else { continue };
+        let store = if archive.url == OTHER { &world.other } else { &world.store };
+        let stored = store.names().iter().filter(|name| name.ends_with(".parquet")).count();
+        assert_eq!(stored, place.files(version).unwrap().len(), "seed {seed}");
+    }
+    older
 }

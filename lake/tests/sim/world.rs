@@ -10,6 +10,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) const ROOT: &str = "/data/db";
 pub(crate) const HOUR: i64 = 3600;
@@ -149,6 +150,25 @@ pub(crate) fn seeds(default: u64, one_in: u64) -> Range<u64> {
     let first = number("EBBTIDE_LAKE_FIRST").unwrap_or(0);
     let end = first + number("EBBTIDE_LAKE_RUNS").unwrap_or(default);
     first / one_in..end / one_in
+}
+
+/// Makes a run for each seed, several at a time, and adds up what they return.
+pub(crate) fn on_all_cores(seeds: Range<u64>, run: impl Fn(u64) -> usize + Sync) -> usize {
+    let (next, sum) = (AtomicU64::new(seeds.start), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    sum.fetch_add(run(seed), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    sum.into_inner()
 }
 
 /// Numbers that a seed makes, each below a limit.
