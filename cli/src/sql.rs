@@ -226,12 +226,11 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     let tables = session.get(None)?.table_names();
     let text = match tables.iter().any(|t| t == name) {
         true => format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")),
+        // No word alone is a query.
+        false if is_a_name(name) => return Err(no_collection(name, &tables)),
         false => args.query.clone(),
     };
-    let statements = statement::parse(&text).map_err(|error| match is_a_name(name) {
-        true => no_collection(name, &tables),
-        false => ebbtide_query::QueryError::from(error).into(),
-    })?;
+    let statements = statement::parse(&text).map_err(ebbtide_query::QueryError::from)?;
     let [statement] = statements.as_slice() else {
         return Err(Failure::usage(format!("expected one query, found {}", statements.len())));
     };
