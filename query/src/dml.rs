@@ -11,7 +11,7 @@ use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
 use crate::pushdown::{MetaPredicate, PushdownRules, unqualified};
-use crate::timestamp_coercion::rewrite_expr;
+use crate::timestamp_coercion::{rewrite_expr, simplifier};
 use crate::zeros_in_lists;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -460,7 +460,7 @@ impl Condition {
         }
         let expr = unqualified(expr)?;
         let df_schema = DFSchema::try_from(full.as_ref().clone())?;
-        let expr = zeros_in_lists::with_both(rewrite_expr(expr, &df_schema, now, state.config_options())?)?;
+        let expr = rewrite_expr(expr, &df_schema, now, state.config_options())?;
         let names = expr.column_refs();
         let fields: Vec<_> =
             full.fields().iter().filter(|f| names.iter().any(|c| c.name == *f.name())).cloned().collect();
@@ -473,7 +473,10 @@ impl Condition {
             Ok(pushed) => (condition.bounds, condition.metas) = (pushed.time, pushed.meta),
             Err(_) => condition.is_of_meta_and_time = false,
         }
-        condition.predicate = Some(state.create_physical_expr(expr, &df_schema_of(&schema)?)?);
+        let df_schema = df_schema_of(&schema)?;
+        let simplifier = simplifier(&df_schema, now, state.config_options());
+        let simple = simplifier.simplify(simplifier.coerce(expr, &df_schema)?)?;
+        condition.predicate = Some(state.create_physical_expr(zeros_in_lists::with_both(simple)?, &df_schema)?);
         condition.schema = schema;
         Ok(condition)
     }

@@ -118,6 +118,16 @@ pub(crate) fn rewrite_expr(
     Ok(Rewriter { schema: Arc::new(schema.clone()), now, config: Arc::clone(config) }.rewrite(expr)?.data)
 }
 
+/// Simplifies expressions over rows of a schema.
+pub(crate) fn simplifier(schema: &DFSchema, now: Option<DateTime<Utc>>, config: &Arc<ConfigOptions>) -> ExprSimplifier {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(config))
+        .with_query_execution_start_time(now)
+        .build();
+    ExprSimplifier::new(context)
+}
+
 /// The instant that a constant expression stands for.
 pub(crate) fn constant_instant(
     expr: &Expr,

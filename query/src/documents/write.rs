@@ -7,17 +7,15 @@ use super::values::{plain, value_of};
 use crate::dml::forms::{has_subquery, insert_of, part, refuse_other_forms, source_of, table_name};
 use crate::error::{QueryError, Result};
 use crate::pushdown::unqualified;
-use crate::timestamp_coercion::rewrite_expr;
+use crate::timestamp_coercion::{rewrite_expr, simplifier};
 use crate::zeros_in_lists;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::sql::sqlparser::ast;
 use ebbtide::documents_model::bson::raw::{CString, RawBson};
@@ -180,12 +178,7 @@ impl Change {
         let projection = planned.positions(&names)?;
         let schema: SchemaRef = Arc::new(planned.arrow.project(&projection)?);
         let df_schema = DFSchema::try_from(schema.as_ref().clone())?;
-        let context = SimplifyContext::builder()
-            .with_schema(Arc::new(df_schema.clone()))
-            .with_config_options(Arc::clone(state.config_options()))
-            .with_query_execution_start_time(now)
-            .build();
-        let simplifier = ExprSimplifier::new(context);
+        let simplifier = simplifier(&df_schema, now, state.config_options());
         // Some functions only run in the form that they are simplified to.
         let simple = |expr: Expr| simplifier.simplify(simplifier.coerce(expr, &df_schema)?);
         let compile = |expr: Expr| state.create_physical_expr(zeros_in_lists::with_both(expr)?, &df_schema);
