@@ -197,7 +197,7 @@ fn random_run(seed: u64) -> usize {
     // Without an archive of an index, with one, and with that one alone.
     let kind = seed / 3 % 3;
     let mut db = if kind == 0 { filled(&world) } else { filled_with_index(&world, kind == 1) };
-    let keep = (seed % 3 == 0).then_some(3 * HOUR);
+    let keep = seed.is_multiple_of(3).then_some(3 * HOUR);
     let keep = keep.filter(|_| kind < 2);
     let index_keep = (kind > 0 && seed % 3 < 2).then_some(2 * HOUR);
     let change = CollectionChange { keep_seconds: Some(keep), ..CollectionChange::default() };
