@@ -26,7 +26,7 @@ use std::fmt;
 /// What a filter is for: it decides which operators it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// `find`, `update`, `delete`, `aggregate`: all operators. `$comment` says nothing, and `$expr` is not one of them: it can
+    /// `find`, `update`, `delete`, `aggregate`: all operators. `$comment` has no effect, and `$expr` is not one of them: it can
     /// fail, which [`Filter::matches`] cannot ([`crate::split_expressions`]).
     Find,
     /// A `partialFilterExpression`: equality, `$eq $in $gt $gte $lt $lte $type $and $or` and `$exists: true`.

@@ -39,7 +39,9 @@ pub use filter::{Filter, Interval, Multiplicity, Purpose};
 pub use key::{append_value_key, id_key, id_of, value_key};
 pub use order::{TypeClass, compare, compare_objects, whole_number};
 pub use paths::{Path, index_keys};
-pub use pipeline::{FirstGroups, Foreign, GroupPlan, Pipeline, PipelineRun, WindowFigures, split_expressions};
+pub use pipeline::{
+    FirstGroups, Foreign, GroupPlan, Pipeline, PipelineRun, WindowFigures, has_expressions, split_expressions,
+};
 pub use projection::Projection;
 pub use raw::element::{Element, Elements, NextElement};
 pub use raw::type_name;

@@ -21,7 +21,7 @@ use crate::expression::{Constants, Expression, Scope};
 use crate::raw::owned;
 use crate::{ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
-pub use condition::split_expressions;
+pub use condition::{has_expressions, split_expressions};
 pub use lookup::Foreign;
 pub use plan::{FirstGroups, GroupPlan, WindowFigures};
 

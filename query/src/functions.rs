@@ -247,11 +247,11 @@ impl QueryPlanner for Planner {
         'life2: 'async_trait,
         Self: 'async_trait,
     {
-        let plan = match zeros_in_lists::in_plan(plan.clone()) {
-            Ok(plan) => plan,
-            Err(error) => return ready(Err(error)).boxed(),
-        };
-        async move { balance_filters(self.0.create_physical_plan(&plan, session).await?) }.boxed()
+        async move {
+            let plan = zeros_in_lists::in_plan(plan)?;
+            balance_filters(self.0.create_physical_plan(&plan, session).await?)
+        }
+        .boxed()
     }
 }
 

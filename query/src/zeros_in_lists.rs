@@ -8,9 +8,10 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use std::borrow::Cow;
 
 /// Adds the other zero to lists of doubles that have one, in a plan that is optimized.
-pub(crate) fn in_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn in_plan(plan: &LogicalPlan) -> Result<Cow<'_, LogicalPlan>> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
@@ -19,9 +20,9 @@ pub(crate) fn in_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
         })
     })?;
     if !found {
-        return Ok(plan);
+        return Ok(Cow::Borrowed(plan));
     }
-    let rewritten = plan.transform_up_with_subqueries(|node| {
+    let rewritten = plan.clone().transform_up_with_subqueries(|node| {
         let names = NamePreserver::new(&node);
         let named = |expr: Expr| {
             let name = names.save(&expr);
@@ -33,7 +34,7 @@ pub(crate) fn in_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
             expr => named(expr),
         })
     })?;
-    Ok(rewritten.data)
+    Ok(Cow::Owned(rewritten.data))
 }
 
 /// The same for an expression that is not optimized any more.

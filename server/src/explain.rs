@@ -19,7 +19,7 @@ use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocu
 use bson::rawdoc;
 use ebbtide::buckets::value_at;
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, MetaFilter, ScanReport, ScanRequest};
-use ebbtide_documents::split_expressions;
+use ebbtide_documents::{has_expressions, split_expressions};
 use ebbtide_ttl::{Clock, Code, RuleSet, Value};
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub(crate) fn explain(command: &Command<'_>) -> Result<RawDocumentBuf> {
     };
     let reads = matches!(kind, Kind::Find | Kind::Count | Kind::Distinct);
     let of_measurements = || Ok::<_, CommandError>(matches!(Source::of(&inner)?, Source::Measurements(_)));
-    if reads && (read::has_expression(filter) || (read::is_for_a_stage(filter) && of_measurements()?)) {
+    if reads && (has_expressions(filter) || (read::is_for_a_stage(filter) && of_measurements()?)) {
         let stages = read::matching(filter, limits.sort, limits.skip, limits.limit)?;
         return explain_stages(&inner, &stages, executes);
     }

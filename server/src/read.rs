@@ -15,7 +15,7 @@ use crate::{aggregate, groups, profile, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
-use ebbtide_documents::{Distinct, Filter, Pipeline, Projection, Purpose, Sort, split_expressions, whole_number};
+use ebbtide_documents::{Distinct, Filter, Pipeline, Projection, Purpose, Sort, has_expressions, whole_number};
 use ebbtide_ttl::Code;
 
 pub(crate) const FIND: &[&str] = &[
@@ -82,7 +82,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             None => answer_find(command, results),
         }
     };
-    if has_expression(filter) {
+    if has_expressions(filter) {
         return by_stages(projection);
     }
     let source = Source::of(command)?;
@@ -133,11 +133,6 @@ fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDo
     let is_short = results.is_short();
     let answer = || first_batch(command, &namespace, results, batch_size, only_one);
     if is_short { answer() } else { run_long(command.shared, answer) }
-}
-
-/// Whether a filter has a condition in the language of expressions: then it is a filter of a pipeline.
-pub(crate) fn has_expression(filter: &RawDocument) -> bool {
-    !split_expressions(filter).1.is_empty()
 }
 
 /// What measurements are asked for a filter; `None` if they cannot be asked, and a stage can.
@@ -219,7 +214,7 @@ fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
         let counted = counted.first().and_then(|counted| counted.get("n").ok()?).and_then(whole_number);
         Ok(reply::finished(rawdoc! { "n": reply::count(counted.map_or(0, i64::unsigned_abs)) }))
     };
-    if has_expression(filter) {
+    if has_expressions(filter) {
         return by_stages();
     }
     let source = Source::of(command)?;
@@ -262,7 +257,7 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
         let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None)?)?;
         different(command, path, &mut matching).map(values_reply)
     };
-    if has_expression(filter) {
+    if has_expressions(filter) {
         return by_stages();
     }
     let source = Source::of(command)?;

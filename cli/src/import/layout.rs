@@ -186,8 +186,8 @@ impl Layout {
     }
 
     /// Applies the options to a batch of another program: renames and skips columns, replaces markers by null, and
-    /// reads times that are text, numbers or without a zone. The time of a row of which one cannot be read becomes null, and the row is
-    /// listed.
+    /// reads times that are text, numbers or without a zone. If any of a row's times cannot be read, the time of the row becomes null,
+    /// and the row is listed with the reason.
     ///
     /// # Errors
     /// A batch that cannot be imported at all.
@@ -231,7 +231,9 @@ impl Layout {
             fields.push(Field::new(name, column.data_type().clone(), true));
             columns.push(column);
         }
-        if let Some(time) = fields.iter().position(|field| *field.name() == self.time_column) {
+        if let Some(time) = fields.iter().position(|field| *field.name() == self.time_column)
+            && !unread.is_empty()
+        {
             let is_unread = (0..batch.num_rows()).map(|row| Some(unread.contains_key(&row))).collect();
             columns[time] = nullif(&columns[time], &is_unread).map_err(|e| e.to_string())?;
         }

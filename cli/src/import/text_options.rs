@@ -1,4 +1,4 @@
-//! Options that describe how a text is written, and say nothing about other formats.
+//! Options that describe how a text is written, and have no effect on other formats.
 
 use crate::Failure;
 use crate::args::{ImportArgs, InputFormat};

@@ -19,8 +19,8 @@ pub(super) enum Condition {
     Not(Box<Condition>),
 }
 
-/// Takes a filter apart: first the members without `$expr`, of which a filter can be made, then those that are `$expr` or have it
-/// within `$and`, `$or` and `$nor`. A document matches the filter if it matches both.
+/// Splits a filter in two: the members that a [`Filter`] can hold, and those that are `$expr` or contain it within `$and`, `$or` and
+/// `$nor`. A document matches the filter if it matches both.
 ///
 /// ```
 /// use ebbtide_documents::{bson::rawdoc, split_expressions};
@@ -38,6 +38,12 @@ pub fn split_expressions(filter: &RawDocument) -> (RawDocumentBuf, RawDocumentBu
         part.append(name, value);
     }
     (asked, computed)
+}
+
+/// Whether a filter has `$expr` at its top or within `$and`, `$or` and `$nor`.
+#[must_use]
+pub fn has_expressions(filter: &RawDocument) -> bool {
+    filter.iter().map_while(std::result::Result::ok).any(|(name, value)| has_expression(name.as_str(), value, 1))
 }
 
 /// What is too deep is left to the filter, which refuses it.

@@ -163,7 +163,7 @@ fn matching(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<St
     Ok(())
 }
 
-/// Not every collection that is asked knows `$comment`, which says nothing.
+/// Not every collection that is asked knows `$comment`, which has no effect.
 fn without_comment(filter: &RawDocument) -> RawDocumentBuf {
     let members = filter.iter().map_while(std::result::Result::ok);
     members.filter(|(name, _)| name.as_str() != "$comment").collect()
@@ -191,7 +191,7 @@ enum Said {
     Computed(Expression),
 }
 
-/// An empty object says nothing of a field.
+/// The error for an empty object, which neither includes nor computes a field.
 fn refuse_empty(path: &str, of_project: bool) -> ExpressionError {
     match of_project {
         true => {

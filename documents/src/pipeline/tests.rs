@@ -193,4 +193,10 @@ fn a_match_that_is_too_deep_is_refused() {
         filter = rawdoc! { "$and": [filter] };
     }
     assert_eq!(code(&rawdoc! { "p": [{ "$match": filter }] }), 2);
+    // Each level begins with one.
+    let mut filter = rawdoc! { "$expr": true };
+    for _ in 0..2_000 {
+        filter = rawdoc! { "$and": [{ "$expr": true }, filter] };
+    }
+    assert_eq!(code(&rawdoc! { "p": [{ "$match": filter }] }), 2);
 }

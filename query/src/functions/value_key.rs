@@ -1,7 +1,7 @@
 //! Objects and lists as bytes that are equal where they are.
 //!
-//! DataFusion counts distinct values of these types as scalars, each of which keeps the arrays that it came from: a small table
-//! takes gigabytes. Bytes it counts well.
+//! DataFusion counts distinct values of these types as scalars, and each scalar keeps the arrays that it came from, so that a count over
+//! a small table takes gigabytes. It counts distinct bytes in the memory that they need.
 
 use datafusion::arrow::array::{Array, BinaryArray};
 use datafusion::arrow::datatypes::DataType;

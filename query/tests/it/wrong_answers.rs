@@ -188,7 +188,7 @@ fn subqueries_over_two_calls_of_a_table_function_are_two() {
     }
 }
 
-/// Rows of which half of those without a value have -0.0 for 0.0.
+/// A hundred rows: half of them have a zero, and every second zero is -0.0.
 fn zeros() -> World {
     let world = World::at("2024-06-01T00:00:00Z");
     world.rows("CREATE COLLECTION z WITH (timeField = 'time', metaField = 's')");
