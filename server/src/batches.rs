@@ -3,10 +3,10 @@
 use crate::command::{Command, mismatch, missing};
 use crate::cursors::Results;
 use crate::error::Result;
-use crate::here::run_long;
 use crate::reply;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use bson::rawdoc;
+use tokio::task::block_in_place;
 
 /// Documents of a first batch, if the client names no number.
 const FIRST_BATCH: usize = 101;
@@ -44,7 +44,7 @@ pub(crate) fn get_more(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let cursors = &command.shared.cursors;
     let mut results = cursors.take(id, &namespace, command.client.user_name().as_deref())?;
     let mut next = || results.next_batch(count.unwrap_or(usize::MAX), BATCH_BYTES, command.deadline);
-    let batch = match run_long(command.shared, &mut next) {
+    let batch = match block_in_place(&mut next) {
         Ok(batch) => batch,
         Err(error) => {
             cursors.remove(id);

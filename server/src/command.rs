@@ -82,7 +82,7 @@ pub(crate) struct Handler {
     /// Its options; `None` if it checks them itself.
     pub(crate) options: Option<&'static [&'static str]>,
     pub(crate) run: fn(&Command<'_>) -> Result<RawDocumentBuf>,
-    /// Whether it neither waits for the disk nor takes long, but in [`crate::here::run_long`].
+    /// Whether it neither waits for the disk nor takes long, but within `block_in_place`.
     pub(crate) is_quick: bool,
 }
 

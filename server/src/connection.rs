@@ -1,9 +1,10 @@
 //! One connection: reading messages, running commands, sending replies.
 
 use crate::client::Client;
-use crate::frame::{self, HEADER_BYTES, Header, Message};
+use crate::frame::{self, HEADER_BYTES, Header, Message, ReplyTo};
 use crate::shared::{MEMORY_UNIT, Shared, add, is_stopped};
 use crate::{dispatch, login};
+use bson::RawDocumentBuf;
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -145,7 +146,25 @@ fn stalled() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client stalled")
 }
 
-/// Runs the command of a message, and sends the reply.
+/// Runs the command of a message; its reply, unless none is wanted.
+async fn replied(message: &Message<'_>, client: &Client, shared: &Shared) -> io::Result<Option<RawDocumentBuf>> {
+    if dispatch::is_proof(message) {
+        let turn = shared.gate.turn(client.peer.ip(), shared.now());
+        tokio::time::sleep(turn.ok_or_else(|| io::Error::other("too many logins wait"))?).await;
+    }
+    let run = || dispatch::run(shared, client, message);
+    let reply = match dispatch::is_quick(message) {
+        true => run(),
+        // The others take long, or wait for the disk.
+        false => tokio::task::block_in_place(run),
+    };
+    if client.take_refusal() {
+        tokio::time::sleep(shared.gate.delay()).await;
+    }
+    Ok(reply)
+}
+
+/// Answers a message.
 async fn answer(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &[u8],
@@ -165,22 +184,16 @@ async fn answer(
     let memory = shared.memory.acquire_many(u32::try_from(units).unwrap_or(u32::MAX));
     let _memory = timeout(shared.settings.stall_max, memory).await.map_err(|_| stalled())?.map_err(io::Error::other)?;
     let unpacked = frame::unpacked(message).map_err(invalid)?;
-    let message = Message::parse(unpacked.bytes()).map_err(invalid)?;
-    if dispatch::is_proof(&message) {
-        let turn = shared.gate.turn(client.peer.ip(), shared.now());
-        tokio::time::sleep(turn.ok_or_else(|| io::Error::other("too many logins wait"))?).await;
-    }
-    let run = || dispatch::run(shared, client, &message);
-    let reply = match dispatch::is_quick(&message) {
-        true => run(),
-        // Others wait for the disk.
-        false => tokio::task::block_in_place(run),
+    let reply = match Message::parse(unpacked.bytes()) {
+        Ok(message) => replied(&message, client, shared).await?,
+        Err(error) => {
+            let told = error.of_client().ok_or_else(|| invalid(error))?;
+            dispatch::count_refused(shared, client, "", &told);
+            Some(told.reply())
+        }
     };
-    if client.take_refusal() {
-        tokio::time::sleep(shared.gate.delay()).await;
-    }
-    let Some(reply) = reply else { return Ok(()) };
-    let frame = frame::reply(message.form, message.request_id, &reply, unpacked.compressor());
+    let (Some(reply), Some(to)) = (reply, ReplyTo::of(unpacked.bytes()).map_err(invalid)?) else { return Ok(()) };
+    let frame = frame::reply(to, &reply, unpacked.compressor());
     drop(reply);
     for chunk in frame.chunks(CHUNK) {
         timeout(shared.settings.stall_max, stream.write_all(chunk)).await.map_err(|_| stalled())??;

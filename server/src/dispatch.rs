@@ -15,6 +15,9 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide_ttl::{Clock, Code};
 
+/// To read a longer command takes long.
+const QUICK_BYTES_MAX: usize = 16 << 10;
+
 const HANDLERS: &[Handler] = &[
     Handler::new("aggregate", Read, aggregate::AGGREGATE, explain::aggregate),
     Handler::quick("buildInfo", Read, &[], handshake::build_info),
@@ -89,9 +92,11 @@ fn name_of<'a>(message: &Message<'a>) -> &'a str {
     message.body.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str())
 }
 
-/// Whether a command can run where it is read, because it waits for nothing, or itself moves what takes long.
+/// Whether a command can run on the thread that reads its connection: it waits for nothing, and runs what takes long within
+/// `block_in_place`. Meanwhile that thread cannot serve others, and perhaps no other thread waits for their messages.
 pub(crate) fn is_quick(message: &Message<'_>) -> bool {
-    find(name_of(message)).is_none_or(|handler| handler.is_quick)
+    let is_short = message.body.as_bytes().len() <= QUICK_BYTES_MAX;
+    is_short && find(name_of(message)).is_none_or(|handler| handler.is_quick)
 }
 
 /// Whether a message carries the proof of a login.
@@ -155,8 +160,7 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
         (handler.run)(&command).map_err(|error| command.deadline.reason(error))
     });
     let reply = outcome.unwrap_or_else(|error| {
-        add(&shared.counters.refused, 1);
-        tracing::info!(name, code = error.code, error = error.message, peer = %client.peer, "a command was refused");
+        count_refused(shared, client, name, &error);
         let mut reply = error.reply();
         let is_write = found.is_some_and(|(handler, _)| handler.access == Write);
         if is_write && error.code == ServerCode::MaxTimeMSExpired as i32 {
@@ -169,6 +173,12 @@ pub(crate) fn run(shared: &Shared, client: &Client, message: &Message<'_>) -> Op
         ended(shared, client, &running.operation, &reply);
     }
     (!message.more_to_come).then_some(reply)
+}
+
+/// Counts and logs a command that was refused.
+pub(crate) fn count_refused(shared: &Shared, client: &Client, name: &str, error: &CommandError) {
+    add(&shared.counters.refused, 1);
+    tracing::info!(name, code = error.code, error = error.message, peer = %client.peer, "a command was refused");
 }
 
 /// What is known of a command that begins.

@@ -47,6 +47,12 @@ pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 /// Codes of the server, beside those of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerCode {
+    /// Documents within documents, beyond what is read.
+    Overflow = 15,
+    /// More writes in one command than are read.
+    InvalidLength = 16,
+    /// A document that is not BSON.
+    InvalidBSON = 22,
     /// A command without the login or the role that it needs.
     Unauthorized = 13,
     /// Messages of a login in a wrong order.

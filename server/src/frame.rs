@@ -2,13 +2,14 @@
 //!
 //! 1. A length is believed only as far as bytes arrive, and nothing is unpacked beyond [`MESSAGE_BYTES_MAX`].
 //! 2. A message is parsed in place: documents are slices of it.
-//! 3. What breaks the framing is a [`FrameError`] and ends the connection. A frame that is whole, with a document that is not
-//!    BSON, is one too: the client could not read an error about it either.
+//! 3. What breaks the framing is a [`FrameError`] and ends the connection. A command that cannot be read, in a frame that is whole, is
+//!    one too, but gets a reply.
 
 mod compression;
 
 pub(crate) use compression::Compressor;
 
+use crate::error::{CommandError, ServerCode};
 use bson::RawDocument;
 use std::fmt;
 
@@ -31,19 +32,32 @@ const MORE_TO_COME: u32 = 1 << 1;
 /// Bits of the flags below this one must be known.
 const REQUIRED_BITS: u32 = 0xffff;
 
-/// Why a message is none.
+/// Why a message cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FrameError(String);
+pub(crate) struct FrameError {
+    message: String,
+    /// For a reply, if the frame is whole.
+    code: Option<ServerCode>,
+}
 
 impl FrameError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        FrameError(message.into())
+        FrameError { message: message.into(), code: None }
+    }
+
+    fn of_command(code: ServerCode, message: impl Into<String>) -> Self {
+        FrameError { message: message.into(), code: Some(code) }
+    }
+
+    /// What the client is told, if it can be told anything.
+    pub(crate) fn of_client(&self) -> Option<CommandError> {
+        self.code.map(|code| CommandError::of_server(code, self.message.as_str()))
     }
 }
 
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
@@ -56,6 +70,24 @@ pub(crate) struct Header {
     pub(crate) length: usize,
     pub(crate) request_id: i32,
     op_code: i32,
+}
+
+/// Where the reply to a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplyTo {
+    pub(crate) request_id: i32,
+    pub(crate) form: Form,
+}
+
+impl ReplyTo {
+    /// For a message that perhaps cannot be read; `None` if the client wants no reply.
+    pub(crate) fn of(message: &[u8]) -> Result<Option<ReplyTo>> {
+        let header = Header::parse(message)?;
+        let flags = Reader(message.get(HEADER_BYTES..).unwrap_or_default()).int()?.cast_unsigned();
+        let form = if header.op_code == OP_QUERY { Form::Query } else { Form::Message };
+        let is_wanted = form == Form::Query || flags & MORE_TO_COME == 0;
+        Ok(is_wanted.then_some(ReplyTo { request_id: header.request_id, form }))
+    }
 }
 
 impl Header {
@@ -161,7 +193,6 @@ pub(crate) struct Sequence<'a> {
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Message<'a> {
-    pub(crate) request_id: i32,
     pub(crate) form: Form,
     /// The database of an OP_QUERY; an OP_MSG names it in its document.
     pub(crate) database: Option<&'a str>,
@@ -180,8 +211,8 @@ impl<'a> Message<'a> {
         }
         let content = message.get(HEADER_BYTES..).unwrap_or_default();
         let parsed = match header.op_code {
-            OP_MSG => Self::op_msg(header, message, content),
-            OP_QUERY => Self::op_query(header, content),
+            OP_MSG => Self::op_msg(message, content),
+            OP_QUERY => Self::op_query(content),
             other => {
                 Err(FrameError::new(format!("an operation {other}: OP_MSG, OP_QUERY and OP_COMPRESSED are known")))
             }
@@ -190,7 +221,7 @@ impl<'a> Message<'a> {
         Ok(parsed)
     }
 
-    fn op_msg(header: Header, message: &[u8], content: &'a [u8]) -> Result<Message<'a>> {
+    fn op_msg(message: &[u8], content: &'a [u8]) -> Result<Message<'a>> {
         let mut reader = Reader(content);
         let flags = reader.int()?.cast_unsigned();
         if flags & REQUIRED_BITS & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
@@ -215,17 +246,10 @@ impl<'a> Message<'a> {
             }
         }
         let body = body.ok_or_else(|| FrameError::new("a message without a body"))?;
-        Ok(Message {
-            request_id: header.request_id,
-            form: Form::Message,
-            database: None,
-            body,
-            sequences,
-            more_to_come: flags & MORE_TO_COME != 0,
-        })
+        Ok(Message { form: Form::Message, database: None, body, sequences, more_to_come: flags & MORE_TO_COME != 0 })
     }
 
-    fn op_query(header: Header, content: &'a [u8]) -> Result<Message<'a>> {
+    fn op_query(content: &'a [u8]) -> Result<Message<'a>> {
         let mut reader = Reader(content);
         let _flags = reader.int()?;
         let namespace = reader.text()?;
@@ -234,14 +258,7 @@ impl<'a> Message<'a> {
         let Some(database) = namespace.strip_suffix(".$cmd") else {
             return Err(FrameError::new("OP_QUERY on a collection: use a driver that sends commands"));
         };
-        Ok(Message {
-            request_id: header.request_id,
-            form: Form::Query,
-            database: Some(database),
-            body,
-            sequences: Vec::new(),
-            more_to_come: false,
-        })
+        Ok(Message { form: Form::Query, database: Some(database), body, sequences: Vec::new(), more_to_come: false })
     }
 }
 
@@ -260,15 +277,16 @@ fn checked<'a>(message: &[u8], content: &'a [u8]) -> Result<&'a [u8]> {
 fn check(document: &RawDocument, levels: usize) -> Result<()> {
     use bson::raw::RawBsonRef;
     if levels == 0 {
-        return Err(FrameError::new(format!("a command nested deeper than {DEPTH_MAX} levels")));
+        let what = format!("the command nests deeper than {DEPTH_MAX} levels");
+        return Err(FrameError::of_command(ServerCode::Overflow, what));
     }
     for member in document {
-        let (_, value) = member.map_err(|e| FrameError::new(format!("a document that is not BSON: {e}")))?;
+        let (_, value) = member.map_err(|e| not_bson("a document", &e))?;
         match value {
             RawBsonRef::Document(inner) => check(inner, levels - 1)?,
             RawBsonRef::Array(list) => match RawDocument::from_bytes(list.as_bytes()) {
                 Ok(inner) => check(inner, levels - 1)?,
-                Err(e) => return Err(FrameError::new(format!("a list that is not BSON: {e}"))),
+                Err(e) => return Err(not_bson("a list", &e)),
             },
             RawBsonRef::JavaScriptCodeWithScope(code) => check(code.scope, levels - 1)?,
             _ => {}
@@ -277,8 +295,13 @@ fn check(document: &RawDocument, levels: usize) -> Result<()> {
     Ok(())
 }
 
+fn not_bson(what: &str, why: &bson::error::Error) -> FrameError {
+    FrameError::of_command(ServerCode::InvalidBSON, format!("{what} of the command is not BSON: {why}"))
+}
+
 /// The frame of a reply.
-pub(crate) fn reply(form: Form, response_to: i32, document: &RawDocument, compressor: Option<Compressor>) -> Vec<u8> {
+pub(crate) fn reply(to: ReplyTo, document: &RawDocument, compressor: Option<Compressor>) -> Vec<u8> {
+    let ReplyTo { request_id: response_to, form } = to;
     let body = document.as_bytes();
     let (op_code, before): (_, &[u8]) = match form {
         // No flags, one section of kind 0.
@@ -341,7 +364,7 @@ impl<'a> Reader<'a> {
 
     fn document(&mut self) -> Result<&'a RawDocument> {
         let bytes = self.take(self.length()?)?;
-        RawDocument::from_bytes(bytes).map_err(|e| FrameError::new(format!("a document that is not BSON: {e}")))
+        RawDocument::from_bytes(bytes).map_err(|e| not_bson("a document", &e))
     }
 
     fn text(&mut self) -> Result<&'a str> {
@@ -357,7 +380,8 @@ impl<'a> Reader<'a> {
         let mut documents = Vec::new();
         while !inner.0.is_empty() {
             if documents.len() == WRITE_BATCH_MAX {
-                return Err(FrameError::new(format!("more than {WRITE_BATCH_MAX} documents in a message")));
+                let what = format!("more than {WRITE_BATCH_MAX} documents in one command: send them in several");
+                return Err(FrameError::of_command(ServerCode::InvalidLength, what));
             }
             documents.push(inner.document()?);
         }

@@ -44,7 +44,6 @@ pub mod fuzzing;
 mod gate;
 mod groups;
 mod handshake;
-mod here;
 mod http;
 mod json;
 mod limits;

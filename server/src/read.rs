@@ -5,7 +5,6 @@ use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
-use crate::here::run_long;
 use crate::listed::{self, Wanted};
 use crate::measurements::{Measurements, Query};
 use crate::piped::{Piped, READ_BYTES};
@@ -17,6 +16,7 @@ use bson::rawdoc;
 use ebbtide::FindRequest;
 use ebbtide_documents::{Distinct, Filter, Pipeline, Projection, Purpose, Sort, has_expressions, whole_number};
 use ebbtide_ttl::Code;
+use tokio::task::block_in_place;
 
 pub(crate) const FIND: &[&str] = &[
     "filter",
@@ -76,7 +76,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             }
             false => Some(Projection::parse(projection)?),
         };
-        let results = Box::new(run_long(command.shared, || aggregate::piped(command, &stages))?);
+        let results = Box::new(block_in_place(|| aggregate::piped(command, &stages))?);
         match chosen.filter(|projection| !projection.is_whole()) {
             Some(projection) => answer_find(command, Box::new(Projected { results, projection })),
             None => answer_find(command, results),
@@ -104,7 +104,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             let query = query.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
             let names_series = query.names_series(snapshot.schema());
             let plan = || Measurements::new(snapshot, query);
-            Box::new(if names_series { plan() } else { run_long(command.shared, plan) })
+            Box::new(if names_series { plan() } else { block_in_place(plan) })
         }
         Source::Profile => {
             let wanted = Wanted { filter, sort, projection, skip, limit };
@@ -132,7 +132,7 @@ fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDo
     let batch_size = command.count("batchSize")?;
     let is_short = results.is_short();
     let answer = || first_batch(command, &namespace, results, batch_size, only_one);
-    if is_short { answer() } else { run_long(command.shared, answer) }
+    if is_short { answer() } else { block_in_place(answer) }
 }
 
 /// What measurements are asked for a filter; `None` if they cannot be asked, and a stage can.
@@ -197,7 +197,7 @@ fn computes(projection: &RawDocument) -> bool {
 }
 
 pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    run_long(command.shared, || counted(command))
+    block_in_place(|| counted(command))
 }
 
 fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {

@@ -40,8 +40,6 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<tokio::sync::Mutex<()>>,
     /// The memory of messages, in units of [`MEMORY_UNIT`].
     pub(crate) memory: Semaphore,
-    /// Reads that may take long.
-    pub(crate) reads_here: AtomicUsize,
     pub(crate) address: SocketAddr,
     /// What runs SQL, if anything does.
     pub(crate) sql: Option<Arc<dyn Sql>>,
@@ -60,7 +58,6 @@ impl Shared {
             rates: Rates::new(settings.rows_per_second_max),
             room: Arc::default(),
             memory: Semaphore::new((settings.message_memory_bytes / MEMORY_UNIT).max(1)),
-            reads_here: AtomicUsize::new(0),
             address,
             sql: None,
             cancellations: Cancellations::default(),

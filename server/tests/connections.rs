@@ -318,7 +318,7 @@ async fn a_running_server_notices_its_first_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nests_deeper_than_allowed_close_their_connection() {
+async fn nests_deeper_than_allowed_are_refused() {
     let running = running(Settings::default()).await;
     let nested = |levels: u32| {
         let wrap = |inner: RawDocumentBuf, _| rawdoc! { "a": inner };
@@ -328,11 +328,41 @@ async fn nests_deeper_than_allowed_close_their_connection() {
     let mut stream = ping(running.address).await;
     assert!(ask(&mut stream, &nested(150)).await.get_f64("ok").is_ok());
     for levels in [250, 5_000] {
-        let mut stream = ping(running.address).await;
-        stream.write_all(&frame(0, &nested(levels))).await.unwrap();
-        assert!(is_closed(&mut stream).await, "{levels}");
+        let refused = ask(&mut stream, &nested(levels)).await;
+        assert_eq!(refused.get_str("codeName").unwrap(), "Overflow", "{levels}");
+        // One that wants no reply gets none.
+        stream.write_all(&frame(2, &nested(levels))).await.unwrap();
+        assert!(ask(&mut stream, &rawdoc! { "ping": 1, "$db": "admin" }).await.get_str("codeName").is_err());
     }
-    drop(ping(running.address).await);
+    running.server.stop().await.unwrap();
+}
+
+/// The threads of the runtime that wait for nothing do not wait for messages, as long as the one that did runs a command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_takes_long_hinders_no_other_connection() {
+    let running = running(Settings::default()).await;
+    let mut stream = ping(running.address).await;
+    let text = "a".repeat(2_000);
+    let documents = bson::RawArrayBuf::from_iter((0..2_000).map(|_| rawdoc! { "text": text.as_str() }));
+    ask(&mut stream, &rawdoc! { "insert": "c", "$db": "db", "documents": documents }).await;
+    let pattern = bson::Regex { pattern: "(a|aa)+b".try_into().unwrap(), options: "".try_into().unwrap() };
+    let patterns = bson::RawArrayBuf::from_iter((0..20).map(|_| pattern.clone()));
+    let filter = rawdoc! { "text": { "$in": patterns } };
+    let long = [
+        rawdoc! { "find": "c", "$db": "db", "filter": filter.clone() },
+        rawdoc! { "count": "c", "$db": "db", "query": filter.clone() },
+        rawdoc! { "distinct": "c", "$db": "db", "key": "_id", "query": filter },
+    ];
+    for command in long {
+        stream.write_all(&frame(0, &command)).await.unwrap();
+        let mut others = 0;
+        tokio::select! {
+            biased;
+            answer = reply(&mut stream) => drop(answer),
+            () = async { loop { drop(ping(running.address).await); others += 1; } } => {}
+        }
+        assert!(others > 0, "{command:?}");
+    }
     running.server.stop().await.unwrap();
 }
 

@@ -79,7 +79,7 @@ impl Test {
                 RawBsonRef::MaxKey => matches!(comparison, Comparison::Lt | Comparison::Lte),
                 _ => false,
             },
-            Test::In(values, _) => values.iter().any(|value| value.as_raw_bson_ref() == RawBsonRef::Null),
+            Test::In(values, _) => values.binary_search_by(|v| compare(v.as_raw_bson_ref(), RawBsonRef::Null)).is_ok(),
             _ => false,
         }
     }

@@ -2,6 +2,8 @@ use super::*;
 use bson::rawdoc;
 use proptest::prelude::*;
 
+const TO: ReplyTo = ReplyTo { request_id: 3, form: Form::Message };
+
 /// A frame of an OP_MSG with these flags and sections.
 fn message(flags: u32, sections: &[u8]) -> Vec<u8> {
     let mut frame = header_bytes(HEADER_BYTES + 4 + sections.len(), 7, 0, OP_MSG);
@@ -35,7 +37,7 @@ fn bodies_and_sequences_in_any_order() {
     ] {
         let frame = message(MORE_TO_COME, &sections);
         let parsed = Message::parse(&frame).unwrap();
-        assert_eq!((parsed.request_id, parsed.form, parsed.more_to_come), (7, Form::Message, true));
+        assert_eq!((ReplyTo::of(&frame), parsed.form, parsed.more_to_come), (Ok(None), Form::Message, true));
         assert_eq!(parsed.body, &*command);
         assert_eq!(parsed.sequences, [Sequence { name: "documents", documents: vec![&a, &b] }]);
     }
@@ -49,7 +51,8 @@ fn a_query_of_a_handshake_is_read_and_answered() {
     frame.extend(content);
     let parsed = Message::parse(&frame).unwrap();
     assert_eq!((parsed.form, parsed.database, parsed.body), (Form::Query, Some("admin"), &*command));
-    let answer = reply(Form::Query, 9, &rawdoc! { "ok": 1 }, None);
+    let to = ReplyTo::of(&frame).unwrap().unwrap();
+    let answer = reply(to, &rawdoc! { "ok": 1 }, None);
     assert_eq!(&answer[8..16], [9, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(&answer[HEADER_BYTES + 20..], rawdoc! { "ok": 1 }.as_bytes());
 }
@@ -95,10 +98,34 @@ fn what_is_no_message_is_refused() {
 }
 
 #[test]
+fn a_command_that_cannot_be_read_is_told_why_if_its_frame_is_whole() {
+    let command = rawdoc! { "insert": "c", "$db": "d" };
+    let mut deep = rawdoc! {};
+    for _ in 0..DEPTH_MAX {
+        deep = rawdoc! { "a": deep };
+    }
+    let empty = rawdoc! {};
+    let many = sequence("documents", &vec![&*empty; WRITE_BATCH_MAX + 1]);
+    let mut unknown_type = rawdoc! { "s": 1 }.into_bytes();
+    unknown_type[4] = 0x77;
+    let told = [
+        (message(0, &body(&deep)), ServerCode::Overflow),
+        (message(0, &[body(&command), many].concat()), ServerCode::InvalidLength),
+        (message(0, &[&[0], &*unknown_type].concat()), ServerCode::InvalidBSON),
+    ];
+    for (frame, code) in told {
+        let error = read(&frame).unwrap_err().of_client().unwrap();
+        assert_eq!((error.code, error.name), (code as i32, format!("{code:?}")));
+        assert_eq!(ReplyTo::of(&frame), Ok(Some(ReplyTo { request_id: 7, form: Form::Message })));
+    }
+    assert_eq!(read(&message(0, &[])).unwrap_err().of_client(), None);
+}
+
+#[test]
 fn compressed_messages_are_what_they_were() {
     let document = rawdoc! { "ping": 1, "$db": "d", "text": "x".repeat(500) };
     for compressor in [Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
-        let frame = reply(Form::Message, 3, &document, Some(compressor));
+        let frame = reply(TO, &document, Some(compressor));
         assert!(frame.len() < 200, "{compressor:?}");
         let unpacked = unpacked(&frame).unwrap();
         assert_eq!(unpacked.compressor(), Some(compressor));
@@ -137,7 +164,7 @@ proptest! {
         let (command, a) = (rawdoc! { "insert": "c", "$db": "d", "l": [1, { "x": "y" }] }, rawdoc! { "_id": 1, "s": "text" });
         let sections = [body(&command), sequence("documents", &[&a, &a])].concat();
         let plain = message(0, &sections);
-        let packed = reply(Form::Message, 3, &rawdoc! { "a": "b".repeat(100) }, Some(Compressor::Zstd));
+        let packed = reply(TO, &rawdoc! { "a": "b".repeat(100) }, Some(Compressor::Zstd));
         for frame in [plain, packed] {
             let mut damaged = frame.clone();
             for (at, byte) in &damage {
