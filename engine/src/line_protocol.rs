@@ -7,6 +7,9 @@ pub use lines::{LinePoint, Lines, Points};
 use ebbtide_buckets::Cell;
 use std::borrow::Cow;
 
+/// The end of the error for a line that ends within a quoted text. The text may go on in the next line.
+pub const OPEN_QUOTE: &str = "the quote is not closed";
+
 /// One line.
 #[derive(Debug, Clone)]
 pub struct Point<'a> {
@@ -199,7 +202,7 @@ impl<'a> Cursor<'a> {
                 _ => value.push(c),
             }
         }
-        Err(self.error(&format!("field '{name}': the quote is not closed on this line")))
+        Err(self.error(&format!("field '{name}': {OPEN_QUOTE}")))
     }
 }
 

@@ -9,6 +9,7 @@ mod arguments;
 mod arithmetic;
 mod asof;
 mod bins;
+mod bounded;
 mod calls;
 mod counts;
 mod date_bin;
@@ -148,6 +149,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
+    bounded::register(context)?;
     register_rewrites(&mut context.clone())?;
     register_table(context, "archived", archived::Archived, archived::has_archive);
     register_table(context, "expired", expired::Expired, Snapshot::has_collection);

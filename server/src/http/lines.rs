@@ -1,6 +1,6 @@
 //! What a body of line protocol says: points by collection, and the lines that say nothing.
 
-use ebbtide::line_protocol::{Lines, Points};
+use ebbtide::line_protocol::{Lines, OPEN_QUOTE, Points};
 use ebbtide_ttl::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -10,8 +10,10 @@ pub(super) const TIME: &str = "time";
 /// Their meta field, which has the tags as an object.
 pub(super) const TAGS: &str = "tags";
 
-/// Characters of a bad line that an error shows.
+/// Characters of a bad line, and of the reason, that an error shows.
 const SHOWN: usize = 200;
+/// Bad lines that are listed.
+const LISTED_MAX: usize = 1_000;
 
 /// The unit of the times of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +68,54 @@ pub(super) struct BadLine {
 
 impl BadLine {
     pub(super) fn new(number: usize, reason: impl Into<String>, line: &[u8]) -> BadLine {
-        let text = String::from_utf8_lossy(line);
-        let shown: String = text.chars().take(SHOWN).collect();
-        let text = if shown.len() < text.len() { format!("{shown} ...") } else { shown };
-        BadLine { number, reason: reason.into(), text }
+        // A character has at most four bytes.
+        let text = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN + 4)]);
+        BadLine { number, reason: beginning(&reason.into()), text: beginning(&text) }
+    }
+}
+
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Lines that are not stored. The first [`LISTED_MAX`] are kept, and the others are counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BadLines {
+    #[serde(rename = "bad")]
+    pub(super) listed: Vec<BadLine>,
+    #[serde(default)]
+    others: usize,
+}
+
+impl BadLines {
+    pub(super) fn len(&self) -> usize {
+        self.listed.len() + self.others
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+}
+
+impl Extend<BadLine> for BadLines {
+    fn extend<T: IntoIterator<Item = BadLine>>(&mut self, lines: T) {
+        for line in lines {
+            match self.listed.len() < LISTED_MAX {
+                true => self.listed.push(line),
+                false => self.others += 1,
+            }
+        }
+    }
+}
+
+impl FromIterator<BadLine> for BadLines {
+    fn from_iter<T: IntoIterator<Item = BadLine>>(lines: T) -> BadLines {
+        let mut bad = BadLines::default();
+        bad.extend(lines);
+        bad
     }
 }
 
@@ -77,23 +123,66 @@ impl BadLine {
 #[derive(Debug, Default)]
 pub(super) struct Body<'a> {
     pub(super) lines: Lines<'a>,
-    pub(super) bad: Vec<BadLine>,
+    pub(super) bad: BadLines,
 }
 
 impl<'a> Body<'a> {
     /// Reads a body. Points without a time get `now`.
     pub(super) fn read(text: &'a [u8], unit: Unit, now: Timestamp) -> Body<'a> {
         let mut body = Body::default();
-        for (number, line) in lines(text) {
-            let read = body.lines.read(line, number, |time| instant(time, unit, now));
+        let (mut rest, mut number) = (text, 0);
+        // What may be read again to find where quotes close: each line that is bad could go on to the end.
+        let mut again = 4 * text.len();
+        while !rest.is_empty() {
+            number += 1;
+            let (line, mut after) = split_line(rest, 0);
+            let mut read = body.read_line(line, (number, unit, now));
+            if let Err(reason) = &read
+                && reason.ends_with(OPEN_QUOTE)
+                && let Some(end) = body.read_on(rest, (number, unit, now), &mut again)
+            {
+                number += memchr::memchr_iter(b'\n', &rest[..end]).count();
+                (read, after) = (Ok(()), &rest[(end + 1).min(rest.len())..]);
+            }
             body.bad.extend(read.err().map(|reason| BadLine::new(number, reason, line)));
+            rest = after;
         }
         body
+    }
+
+    fn read_line(&mut self, line: &'a [u8], (number, unit, now): (usize, Unit, Timestamp)) -> Result<(), String> {
+        match line.trim_ascii() {
+            [] => Ok(()),
+            line => self.lines.read(line, number, |time| instant(time, unit, now)),
+        }
+    }
+
+    /// Reads a line whose quoted text goes on in the lines after it, up to its end, which is returned.
+    fn read_on(&mut self, text: &'a [u8], of: (usize, Unit, Timestamp), again: &mut usize) -> Option<usize> {
+        let mut end = split_line(text, 0).0.len();
+        loop {
+            let quote = end + memchr::memchr(b'"', &text[end..])?;
+            end = split_line(text, quote).0.len();
+            *again = again.checked_sub(end)?;
+            match self.read_line(&text[..end], of) {
+                Ok(()) => return Some(end),
+                Err(reason) if reason.ends_with(OPEN_QUOTE) => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     /// How many points there are.
     pub(super) fn len(&self) -> usize {
         self.lines.measurements().map(Points::len).sum()
+    }
+}
+
+/// The text up to the first line end from `from` on, and what comes after it.
+fn split_line(text: &[u8], from: usize) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'\n', &text[from..]) {
+        Some(at) => (&text[..from + at], &text[from + at + 1..]),
+        None => (text, &[]),
     }
 }
 
@@ -173,7 +262,7 @@ mod tests {
         let five = Timestamp::from_nanos(5);
         assert_eq!(names, [("cpu", vec![(2, five), (4, now)]), ("mem", vec![(5, Timestamp::from_nanos(7))])]);
         assert_eq!(body.len(), 3);
-        let bad: Vec<_> = body.bad.iter().map(|bad| (bad.number, bad.reason.as_str())).collect();
+        let bad: Vec<_> = body.bad.listed.iter().map(|bad| (bad.number, bad.reason.as_str())).collect();
         assert_eq!(
             bad[1..],
             [
@@ -182,8 +271,31 @@ mod tests {
                 (9, "the time 99999999999999999999 is not a 64-bit integer")
             ]
         );
-        assert!(bad[0].0 == 6 && body.bad[0].text == "bad", "{bad:?}");
+        assert!(bad[0].0 == 6 && body.bad.listed[0].text == "bad", "{bad:?}");
         assert!(BadLine::new(1, "", "ü".repeat(300).as_bytes()).text.ends_with("ü ..."));
+    }
+
+    #[test]
+    fn a_quoted_text_may_have_line_ends() {
+        let read = |text: &'static str| {
+            let body = Body::read(text.as_bytes(), Unit::Nanos(1), Timestamp::from_nanos(0));
+            let points = body.lines.measurements().flat_map(|points| points.as_measurements(TIME));
+            let numbers: Vec<usize> = points.map(|point| point.number()).collect();
+            (numbers, body.bad.listed.iter().map(|bad| bad.number).collect::<Vec<usize>>())
+        };
+        assert_eq!(read("m v=\"a\nb\" 1\nm v=1i 2"), (vec![1, 3], vec![]));
+        assert_eq!(read("m v=\"a\n\nb\\\"\n\" 1\nm v=1i"), (vec![1, 5], vec![]));
+        // A line that is bad is bad alone.
+        assert_eq!(read("m v=\"a\nm v=1i 2\nm v=\"b\" 3"), (vec![2, 3], vec![1]));
+        assert_eq!(read("m v=\"a\nm v=\"b\" 3\n"), (vec![2], vec![1]));
+        assert_eq!(read("m v=\"a"), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn many_bad_lines_take_little_memory_and_time() {
+        let text = "m v=\"\nm v=\"b\"\n".repeat(50_000);
+        let body = Body::read(text.as_bytes(), Unit::Nanos(1), Timestamp::from_nanos(0));
+        assert_eq!((body.len(), body.bad.len(), body.bad.listed.len()), (50_000, 50_000, LISTED_MAX));
     }
 
     fn time_of(point: LinePoint<'_>) -> Timestamp {

@@ -3,7 +3,7 @@
 //! A key is known for an account, an interface and a database. With it the checksum of what the request says is kept, and what
 //! became of it.
 
-use super::lines::BadLine;
+use super::lines::BadLines;
 use super::problem::Problem;
 use crate::shared::{Shared, add};
 use axum::http::{HeaderMap, StatusCode};
@@ -23,12 +23,13 @@ pub(super) struct Written {
     /// Rows that were stored.
     pub(super) stored: u64,
     /// Lines that were not.
-    pub(super) bad: Vec<BadLine>,
+    #[serde(flatten)]
+    pub(super) bad: BadLines,
 }
 
 impl Written {
     pub(super) fn all(stored: u64) -> Written {
-        Written { stored, bad: Vec::new() }
+        Written { stored, bad: BadLines::default() }
     }
 
     /// How many rows were stored, if all were.
@@ -139,6 +140,7 @@ pub(super) fn commit(
 
 #[cfg(test)]
 mod tests {
+    use super::super::lines::BadLine;
     use super::*;
     use axum::http::HeaderValue;
 
@@ -170,8 +172,11 @@ mod tests {
 
     #[test]
     fn a_reply_is_what_it_was() {
-        let written = Written { stored: 3, bad: vec![BadLine::new(2, "no fields", b"cpu")] };
-        assert_eq!(Written::of_reply(&written.to_reply()).ok(), Some(written));
+        let bad = [BadLine::new(2, "no fields", b"cpu")].into_iter().collect();
+        let written = Written { stored: 3, bad };
+        assert_eq!(Written::of_reply(&written.to_reply()).ok().as_ref(), Some(&written));
+        let before = br#"{"stored":3,"bad":[{"number":2,"reason":"no fields","text":"cpu"}]}"#;
+        assert_eq!(Written::of_reply(before).ok(), Some(written));
         assert!(Written::of_reply(b"").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Why a write is not stored, in the words of its interface.
 
 use super::caller::Refused;
-use super::lines::BadLine;
+use super::lines::{BadLine, BadLines};
 use crate::admission;
 use crate::ends::Ends;
 use crate::error::{CommandError, ServerCode};
@@ -32,12 +32,12 @@ pub(super) enum Form {
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     pub(super) message: String,
-    lines: Vec<BadLine>,
+    lines: BadLines,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Problem {
-        Problem { status, message: message.into(), lines: Vec::new() }
+        Problem { status, message: message.into(), lines: BadLines::default() }
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Problem {
@@ -67,9 +67,9 @@ impl Problem {
         Problem::new(status, error.message.clone())
     }
 
-    /// About some lines: the first is named, and all are listed where the form has a place for them.
-    pub(super) fn of_lines(lines: Vec<BadLine>, stored: usize) -> Problem {
-        let first = lines.first().map(|bad| format!("line {}: {}", bad.number, bad.reason)).unwrap_or_default();
+    /// About some lines: the first is named, and others are listed where the form has a place for them.
+    pub(super) fn of_lines(lines: BadLines, stored: usize) -> Problem {
+        let first = lines.listed.first().map(|bad| format!("line {}: {}", bad.number, bad.reason)).unwrap_or_default();
         let others = match lines.len() {
             0 | 1 => String::new(),
             n => format!(" (and {} more lines)", n - 1),
@@ -89,7 +89,7 @@ impl Problem {
             Form::One => json!({"error": self.message}),
             Form::Two => json!({"code": code_of(self.status), "message": self.message}),
             Form::Three => {
-                json!({"error": self.message, "data": self.lines.iter().map(listed).collect::<Vec<_>>()})
+                json!({"error": self.message, "data": self.lines.listed.iter().map(listed).collect::<Vec<_>>()})
             }
         };
         let mut response = (self.status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response();

@@ -23,6 +23,7 @@ use ebbtide::buckets::{Cell, Measurement};
 use ebbtide::{Database, Request};
 use ebbtide_ttl::{Precision, RuleError, Timestamp, Value};
 use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ const LABELS: &str = "labels";
 const VALUE: &str = "value";
 /// The label with the name of the metric.
 const NAME: &str = "__name__";
+/// Series, labels and samples of a request at most.
+const PARTS_MAX: usize = 1_000_000;
 
 /// `prometheus.WriteRequest`, as far as it is stored; metadata about metrics is left out.
 #[derive(Clone, PartialEq, Message)]
@@ -132,8 +135,39 @@ fn unpacked(body: &[u8], most: usize) -> Result<WriteRequest, Problem> {
         return Err(Problem::new(status, message));
     }
     let bytes = snap::raw::Decoder::new().decompress_vec(body).map_err(packed)?;
+    let parts = parts(&bytes);
+    if parts > PARTS_MAX {
+        let what = format!("the request has {parts} series, labels and samples: send at most {PARTS_MAX} at a time");
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
+    }
     WriteRequest::decode(bytes.as_slice())
         .map_err(|error| Problem::bad(format!("the body is no WriteRequest: {error}")))
+}
+
+/// The number of series, labels and samples of a request. Each takes more memory than bytes of the request, of which it may have two.
+/// What is no request is counted as far as it can be read.
+fn parts(mut request: &[u8]) -> usize {
+    let mut parts = 0;
+    while let Some(mut series) = next_part(&mut request) {
+        parts += 1;
+        while next_part(&mut series).is_some() {
+            parts += 1;
+        }
+    }
+    parts
+}
+
+/// The content of the next field of a message, empty unless it has a length; nothing at the end.
+fn next_part<'a>(message: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (tag, wire_type) = decode_key(message).ok()?;
+    if wire_type != WireType::LengthDelimited {
+        skip_field(wire_type, tag, message, DecodeContext::default()).ok()?;
+        return Some(&[]);
+    }
+    let length = decode_varint(message).ok()?;
+    let (content, rest) = message.split_at_checked(usize::try_from(length).ok()?)?;
+    *message = rest;
+    Some(content)
 }
 
 fn store(
@@ -258,6 +292,24 @@ fn fits(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_of_a_request_are_counted_as_they_come() {
+        let sample = Sample { value: 1.0, timestamp: 2 };
+        let label = Label { name: NAME.to_owned(), value: "up".to_owned() };
+        let series = TimeSeries { labels: vec![label], samples: vec![sample; 3], histograms: Vec::new() };
+        let bytes = WriteRequest { timeseries: vec![series.clone(), series] }.encode_to_vec();
+        assert_eq!(parts(&bytes), 10);
+        assert!(parts(&bytes[..bytes.len() - 1]) < 10);
+        let packed = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
+        let most = 16 << 20;
+        assert_eq!(unpacked(&packed(&bytes), most).ok().map(|request| request.timeseries.len()), Some(2));
+        let empty = [0x0a, 0].repeat(PARTS_MAX + 1);
+        assert_eq!(
+            unpacked(&packed(&empty), most).err().map(|problem| problem.status),
+            Some(StatusCode::PAYLOAD_TOO_LARGE)
+        );
+    }
 
     #[test]
     fn metrics_go_where_the_first_pattern_that_fits_says() {

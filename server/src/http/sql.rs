@@ -5,6 +5,7 @@ use super::failed::Failed;
 use super::target;
 use crate::accounts::Role;
 use crate::ends::Ends;
+use crate::error::{CommandError, ServerCode};
 use crate::shared::{Shared, add};
 use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlResult};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, StringArray};
@@ -106,7 +107,21 @@ pub(super) async fn answer(
 ) -> Response {
     match reply(&shared, ends, asked, &headers, body).await {
         Ok(response) => response,
-        Err(Outcome::Refused(refused)) => refused.into_response(),
+        Err(Outcome::Refused(refused)) => {
+            let Refused(status, message) = &refused;
+            let told = match *status {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    Failed { status: *status, ..CommandError::of_server(ServerCode::Unauthorized, message).into() }
+                }
+                status => Failed::new(status, Code::BadValue, message),
+            };
+            let told = told.into_response();
+            let mut response = refused.into_response();
+            // With the header that asks for a login.
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+            *response.body_mut() = told.into_body();
+            response
+        }
         Err(Outcome::Failed(failed)) => {
             add(&shared.counters.sql_failed, 1);
             tracing::info!(peer = %ends.peer, status = failed.status.as_u16(), what = %failed.message, "a statement was refused");
@@ -202,6 +217,10 @@ fn value((at, value): (usize, &Value)) -> Result<ArrayRef, Failed> {
         Value::String(value) => Arc::new(StringArray::from(vec![value.as_str()])),
         Value::Number(number) => match number.as_i64() {
             Some(value) => Arc::new(Int64Array::from(vec![value])),
+            None if !number.is_f64() => {
+                let what = format!("parameter ${} is {number}, which int64 does not hold: give it as a string", at + 1);
+                return Err(Failed::new(StatusCode::BAD_REQUEST, Code::BadValue, what));
+            }
             None => Arc::new(Float64Array::from(vec![number.as_f64().unwrap_or(f64::NAN)])),
         },
         Value::Array(_) | Value::Object(_) => {
@@ -230,10 +249,15 @@ fn told(form: &Form, message: Option<String>) -> Response {
 /// What comes before a statement has run for too long.
 pub(super) async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failed> {
     let Some(deadline) = deadline else { return Ok(work.await) };
-    tokio::time::timeout_at(deadline, work).await.map_err(|_| {
+    let late = || {
         let what = "the statement took longer than statement_seconds of [limits] allows";
         Failed::new(StatusCode::SERVICE_UNAVAILABLE, Code::Interrupted, what)
-    })
+    };
+    // Work that never waits would never be interrupted.
+    if Instant::now() >= deadline {
+        return Err(late());
+    }
+    tokio::time::timeout_at(deadline, work).await.map_err(|_| late())
 }
 
 /// A statement among those that run.

@@ -4,7 +4,7 @@
 
 use super::body;
 use super::caller::{Caller, Refused, authorize, check_sender};
-use super::lines::{BadLine, Body, TAGS, TIME, Unit, lines, unfit};
+use super::lines::{BadLine, BadLines, Body, TAGS, TIME, Unit, lines, unfit};
 use super::once::{self, Once, Written};
 use super::problem::{self, Form, Outcome, Problem, reason};
 use crate::accounts::Role;
@@ -135,9 +135,15 @@ struct Write<'a> {
 
 impl Write<'_> {
     fn store(&self, text: &[u8], once: Option<Once>) -> Result<Written, Problem> {
-        let body = Body::read(text, self.unit, self.shared.clock.now());
+        let mut body = Body::read(text, self.unit, self.shared.clock.now());
+        for points in body.lines.measurements() {
+            if let Err(error) = crate::databases::check_collection(points.name()) {
+                let refused = |point: LinePoint<'_>| BadLine::new(point.number(), error.message.as_str(), b"");
+                body.bad.extend(points.as_measurements(TIME).map(refused));
+            }
+        }
         if !self.partial && !body.bad.is_empty() {
-            return Err(Problem::of_lines(body.bad, 0));
+            return Err(Problem::of_lines(with_text(body.bad, text), 0));
         }
         if body.len() == 0 && body.bad.is_empty() {
             return Ok(Written::default());
@@ -160,10 +166,11 @@ impl Write<'_> {
         text: &[u8],
     ) -> Result<Written, Problem> {
         let (mut bad, mut places) = (body.bad, Vec::new());
-        for points in body.lines.measurements() {
+        let is_named = |points: &&Points<'_>| crate::databases::check_collection(points.name()).is_ok();
+        for points in body.lines.measurements().filter(is_named) {
             match self.place(database, points.name()) {
                 Ok(place) => places.push((points, place)),
-                Err(problem) if self.partial && problem.status == StatusCode::BAD_REQUEST => {
+                Err(problem) if problem.status == StatusCode::BAD_REQUEST => {
                     let refused = |point: LinePoint<'_>| BadLine::new(point.number(), problem.message.as_str(), b"");
                     bad.extend(points.as_measurements(TIME).map(refused));
                 }
@@ -213,7 +220,6 @@ impl Write<'_> {
 
     /// Where the points of a measurement go: its collection, which is created if there is none.
     fn place(&self, database: &Database, name: &str) -> Result<Place, Problem> {
-        crate::databases::check_collection(name).map_err(|e| Problem::of_command(&e))?;
         let collection = self.collection(database, name)?;
         let snapshot = collection.snapshot()?;
         let options = snapshot.options();
@@ -300,18 +306,20 @@ impl<'a> Ready<'a> {
             Some(BadLine::new(self.points.get(*index)?.number(), reason(error), b""))
         };
         let bad = refused.iter().filter_map(of_line).collect();
-        for (index, _) in refused.iter().rev() {
-            self.points.remove(*index);
-        }
+        let (mut refused, mut at) = (refused.iter().map(|(index, _)| *index).peekable(), 0);
+        self.points.retain(|_| {
+            at += 1;
+            refused.next_if_eq(&(at - 1)).is_none()
+        });
         Ok(bad)
     }
 }
 
 /// Bad lines in order, with their text.
-fn with_text(mut bad: Vec<BadLine>, text: &[u8]) -> Vec<BadLine> {
-    bad.sort_by_key(|bad| bad.number);
+fn with_text(mut bad: BadLines, text: &[u8]) -> BadLines {
+    bad.listed.sort_by_key(|bad| bad.number);
     let mut lines = lines(text);
-    for bad in bad.iter_mut().filter(|bad| bad.text.is_empty()) {
+    for bad in bad.listed.iter_mut().filter(|bad| bad.text.is_empty()) {
         if let Some((_, line)) = lines.by_ref().find(|(number, _)| *number == bad.number) {
             *bad = BadLine::new(bad.number, std::mem::take(&mut bad.reason), line);
         }
