@@ -470,7 +470,7 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
             Some(FileName::ClockConfirmation) => true,
             // A later manifest than the one of that shutdown has begun.
             Some(FileName::ShutdownMarker) => true,
-            Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst) => false,
+            Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst | FileName::ShippingLock) => false,
             Some(FileName::Shipping | FileName::SweepsHeld | FileName::Copy | FileName::Failing) => false,
             None => files::is_temporary(name),
         };

@@ -532,6 +532,85 @@ fn an_older_copy_of_the_folder_is_not_shipped_and_does_not_stop_the_newer_one() 
 }
 
 #[test]
+fn an_older_copy_of_the_folder_with_more_records_is_not_shipped_either() {
+    // Whether each piece is made by a process of its own, in an epoch of its own; and whether what was shipped has left the log.
+    for (anew, seals) in [(true, false), (false, false), (true, true), (false, true)] {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        let c = weather(&db);
+        let mut shipper = shipper_of(&machine, None);
+        c.insert_documents(&[reading(1, 1)]).unwrap();
+        shipper.ship_now().unwrap();
+        let older = machine.on(machine.fs.crash(Variant::V0, 0));
+        for v in 2..4 {
+            c.insert_documents(&[reading(v, v)]).unwrap();
+            if seals {
+                db.flush().unwrap();
+            }
+            if anew {
+                shipper = shipper_of(&machine, None);
+            }
+            shipper.ship_now().unwrap();
+        }
+        let diverged = open(&older);
+        for v in 10..20 {
+            diverged.collection("weather").unwrap().insert_documents(&[reading(v, v)]).unwrap();
+        }
+        for _ in 0..2 {
+            let error = shipper_of(&older, None).ship_now().unwrap_err();
+            assert_eq!(error.code(), Code::InvalidOptions, "{error}");
+            assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+        }
+        // The primary goes on, in this process and in another one.
+        c.insert_documents(&[reading(4, 4)]).unwrap();
+        shipper.ship_now().unwrap();
+        shipper_of(&machine, None).ship_now().unwrap();
+        assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)), "{anew} {seals}");
+        // So does a copy of the folder with all that was shipped, if it is the first to ship more.
+        let moved = machine.on(machine.fs.crash(Variant::V0, 0));
+        drop(open(&moved));
+        shipper_of(&moved, None).ship_now().unwrap();
+        let error = shipper_of(&machine, None).ship_now().unwrap_err();
+        assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+    }
+}
+
+#[test]
+fn a_copy_of_the_folder_that_was_never_shipped_to_a_place_is_not_shipped_over_what_is_there() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    // It knows who it is to its copies, and has one elsewhere.
+    builder(&machine).shipper(OTHER, ShipOptions::default()).unwrap().ship_now().unwrap();
+    let older = machine.on(machine.fs.crash(Variant::V0, 0));
+    shipper_of(&machine, None).ship_now().unwrap();
+    let diverged = open(&older);
+    diverged.collection("weather").unwrap().insert_documents(&[reading(1, 1)]).unwrap();
+    let error = shipper_of(&older, None).ship_now().unwrap_err();
+    assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+    c.insert_documents(&[reading(2, 2)]).unwrap();
+    shipper_of(&machine, None).ship_now().unwrap();
+    builder(&machine).shipper(OTHER, ShipOptions::default()).unwrap().ship_now().unwrap();
+    assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)));
+}
+
+#[test]
+fn a_folder_that_an_earlier_build_has_shipped_is_shipped_on() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    shipper_of(&machine, None).ship_now().unwrap();
+    let path = Path::new(ROOT).join("SHIP");
+    let mut ship: serde_json::Value = serde_json::from_slice(&machine.fs.read(&path).unwrap()).unwrap();
+    assert_eq!(ship.as_object_mut().unwrap().remove("sent").unwrap()[0]["piece"], 1);
+    write(&machine, &path, ship.to_string().as_bytes());
+    c.insert_documents(&[reading(1, 1)]).unwrap();
+    let shipped = shipper_of(&machine, None).ship_now().unwrap();
+    assert_eq!((shipped.epoch, shipped.piece), (2, 1));
+    assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)));
+}
+
+#[test]
 fn a_copy_that_cannot_be_read_is_not_promoted_and_its_primary_goes_on() {
     let machine = World::new(SimStore::new(1, 0));
     let db = open(&machine);
