@@ -233,14 +233,11 @@ impl Shipper {
                     false => Ok(false),
                 };
             };
-            if content.len() as u64 != file.bytes {
-                let what = format!("segment has {} bytes, expected={}", content.len(), file.bytes);
-                return Err(Error::corrupt(&path, 0, what));
-            }
+            file.check(&path, &content)?;
             let crc = crc32fast::hash(&content);
             let (bytes, footer) = (file.bytes, file.footer);
             let copied = CopiedFile { path: file.path, epoch: epoch.number, bytes, crc, footer };
-            self.store.put(&copied.object(), content.into()).map_err(unreachable)?;
+            self.store.put(&copied.object(), content).map_err(unreachable)?;
             self.status.bytes += bytes;
             epoch.new_files.push(copied.clone());
             epoch.copied.insert(copied.path.clone(), copied);

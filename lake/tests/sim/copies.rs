@@ -638,8 +638,26 @@ fn what_is_damaged_in_the_folder_is_not_passed_over() {
     let db = open(&machine);
     let c = weather(&db);
     c.insert_documents(&[reading(1, 1)]).unwrap();
+    let sessions = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+    sessions.put(&doc! {"_id": 1, "user": "ann"}).unwrap();
     db.flush().unwrap();
     // A segment that the manifest names.
+    let mut shipper = shipper_of(&machine, None);
+    for folder in ["weather.1", "sessions.2"] {
+        let folder = Path::new(ROOT).join(folder);
+        let path = folder.join(&machine.fs.list(&folder).unwrap()[0]);
+        let good = machine.fs.read(&path).unwrap();
+        for at in (0..good.len()).step_by(41).chain([good.len() - 1]) {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            write(&machine, &path, &bad);
+            let error = shipper.ship_now().unwrap_err();
+            assert_eq!(error.code(), Code::DataCorruptionDetected, "byte {at}: {error}");
+            assert!(error.to_string().contains(&path.display().to_string()), "byte {at}: {error}");
+        }
+        write(&machine, &path, &good);
+    }
+    assert_eq!(machine.store.names().iter().filter(|name| name.starts_with("pieces/")).count(), 0);
     let folder = Path::new(ROOT).join("weather.1");
     let path = folder.join(&machine.fs.list(&folder).unwrap()[0]);
     let good = machine.fs.read(&path).unwrap();
@@ -654,7 +672,7 @@ fn what_is_damaged_in_the_folder_is_not_passed_over() {
     for v in 2..6 {
         c.insert_documents(&[reading(v, v)]).unwrap();
     }
-    drop((c, db));
+    drop((c, sessions, db));
     let logs = machine.fs.list(Path::new(ROOT)).unwrap().into_iter().filter(|name| name.starts_with("wal-"));
     let path = Path::new(ROOT).join(logs.max().unwrap());
     let good = machine.fs.read(&path).unwrap();
