@@ -611,6 +611,30 @@ fn a_folder_that_an_earlier_build_has_shipped_is_shipped_on() {
 }
 
 #[test]
+fn a_restore_goes_on_that_ended_before_its_first_segment() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    weather(&db).insert_documents(&[reading(1, 1)]).unwrap();
+    db.flush().unwrap();
+    shipper_of(&machine, None).ship_now().unwrap();
+    let segment = machine.fs.list(&Path::new(ROOT).join("weather.1")).unwrap().remove(0);
+    let begun = |names: &[&str]| {
+        let target = machine.another();
+        let folder = Path::new(ROOT).join("weather.1");
+        target.fs.create_dir(&folder).unwrap();
+        names.iter().for_each(|name| write(&target, &folder.join(name), b"half"));
+        target
+    };
+    for names in [vec![], vec![format!("{segment}.tmp")]] {
+        let target = begun(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        builder(&target).restore(URL, None).unwrap();
+        assert_eq!(content(&open(&target), at(1)), content(&db, at(1)), "{names:?}");
+    }
+    let error = builder(&begun(&["letter.txt"])).restore(URL, None).unwrap_err();
+    assert!(error.to_string().contains("not empty (it holds 'weather.1')"), "{error}");
+}
+
+#[test]
 fn a_copy_that_cannot_be_read_is_not_promoted_and_its_primary_goes_on() {
     let machine = World::new(SimStore::new(1, 0));
     let db = open(&machine);
