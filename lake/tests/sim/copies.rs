@@ -293,6 +293,7 @@ fn an_old_primary_guesses_no_number_where_the_copy_does_not_have_what_followed_i
             let mut claim: serde_json::Value = serde_json::from_str(&claim).unwrap();
             (claim["epoch"], claim["writer"], claim["process"]) =
                 (2.into(), "f".repeat(32).into(), "e".repeat(32).into());
+            claim.as_object_mut().unwrap().remove("crc");
             machine.store.tamper("epochs/0000000002", claim.to_string().into());
         }
         machine.clock.set(at(100));
@@ -632,6 +633,33 @@ fn a_restore_goes_on_that_ended_before_its_first_segment() {
     }
     let error = builder(&begun(&["letter.txt"])).restore(URL, None).unwrap_err();
     assert!(error.to_string().contains("not empty (it holds 'weather.1')"), "{error}");
+}
+
+#[test]
+fn a_renamed_or_damaged_claim_of_an_epoch_is_found() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    weather(&db);
+    shipper_of(&machine, None).ship_now().unwrap();
+    let [first, second] = ["epochs/0000000001", "epochs/0000000002"];
+    let claim = machine.store.content(first).unwrap();
+    let mut bad = claim.to_vec();
+    bad[30] ^= 1;
+    for (name, content) in [(second, claim.clone()), (first, bad.into())] {
+        machine.store.tamper(name, content);
+        let restored = builder(&machine.another()).restore(URL, None).unwrap_err();
+        let followed = builder(&machine.another()).follow(URL).map(drop).unwrap_err();
+        let shipped = shipper_of(&machine, None).ship_now().unwrap_err();
+        for error in [restored, followed, shipped] {
+            assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        match name == first {
+            true => machine.store.tamper(first, claim.clone()),
+            false => machine.store.delete(name).unwrap(),
+        }
+    }
+    shipper_of(&machine, None).ship_now().unwrap();
 }
 
 #[test]
