@@ -313,9 +313,13 @@ mod tests {
             Err(Failure::new("the disk is full".to_owned()))
         });
         assert!(begun.is_err() && !RealFs.exists(&path).unwrap());
-        write_new(&path, |sink| Ok(sink.clone().write_all(b"whole").unwrap())).unwrap();
+        let whole = |sink: &SyncedFile| {
+            sink.clone().write_all(b"whole").unwrap();
+            Ok(())
+        };
+        write_new(&path, whole).unwrap();
         // Another dump into the same folder.
-        assert!(write_new(&path, |_| Ok(())).is_err());
+        assert!(write_new(&path, whole).is_err());
         assert_eq!(RealFs.read(&path).unwrap(), b"whole");
     }
 }
