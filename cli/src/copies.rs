@@ -71,10 +71,11 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
                 }
             }
             Ok(false) => continue,
-            // A writer that changes the files faster than they are read is no reason to end, nor is a store that does not answer.
+            // A writer that changes the files faster than they are read is no reason to end, nor is a store that does not answer, nor
+            // a disk that is full until the next sweep.
             Err(error)
                 if shipper.superseded().is_some()
-                    || !matches!(error.code(), Code::HostUnreachable | Code::LockBusy) =>
+                    || !matches!(error.code(), Code::HostUnreachable | Code::LockBusy | Code::OutOfDiskSpace) =>
             {
                 return Err(error.into());
             }

@@ -176,17 +176,19 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
         contents.views = views.map(|(name, text)| View { name: name.clone(), text: text.clone() }).collect();
     }
     for (at, collection) in collections.iter().enumerate() {
-        let (outcome, file, what) = match collection {
+        let (outcome, what) = match collection {
             Dumped::Series(collection) => {
                 let file = file_name(collection.name(), at, "parquet");
-                let dumped = dump_one(collection, &file, folder);
-                let dumped =
-                    dumped.and_then(|dumped| Ok(DumpEntry { rungs: rungs::dump(collection, at, folder)?, ..dumped }));
-                (dumped, file, "measurements")
+                let dumped = write_new(&folder.join(&file), |sink| {
+                    let dumped = dump_one(collection, &file, sink)?;
+                    Ok(DumpEntry { rungs: rungs::dump(collection, at, folder)?, ..dumped })
+                });
+                (dumped, "measurements")
             }
             Dumped::Documents(collection) => {
                 let file = file_name(collection.name(), at, "ndjson");
-                (documents::dump(collection, &file, folder), file, "documents")
+                let path = folder.join(&file);
+                (write_new(&path, |sink| documents::dump(collection, &file, folder, sink)), "documents")
             }
         };
         match outcome {
@@ -196,8 +198,7 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
             }
             Err(failure) => {
                 // A partial dump cannot be restored.
-                let written = contents.collections.iter().flat_map(|c| c.files().map(|(name, ..)| name));
-                for name in written.chain([file.as_str()]) {
+                for (name, ..) in contents.collections.iter().flat_map(DumpEntry::files) {
                     let _ = fs.remove(&folder.join(name));
                 }
                 return Err(failure);
@@ -248,10 +249,15 @@ fn file_name(collection: &str, at: usize, extension: &str) -> String {
     format!("{:04}-{plain}.{extension}", at + 1)
 }
 
-fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Result<DumpEntry, Failure> {
-    let path = folder.join(file);
+/// Lets `write` fill a new file and syncs it; it is removed if that fails. A file that is there already is an error, and stays.
+fn write_new<T>(path: &Path, write: impl FnOnce(&SyncedFile) -> Result<T, Failure>) -> Result<T, Failure> {
     let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let sink = SyncedFile::create(&path).map_err(fail)?;
+    let sink = SyncedFile::create(path).map_err(fail)?;
+    let written = write(&sink).and_then(|written| sink.sync().map(|()| written).map_err(fail));
+    written.inspect_err(|_| drop(RealFs.remove(path)))
+}
+
+fn dump_one(collection: &CollectionSnapshot, file: &str, sink: &SyncedFile) -> Result<DumpEntry, Failure> {
     let schema = collection.schema();
     let mut writer =
         ResultWriter::new(Format::Parquet, &schema.arrow(), Box::new(sink.clone()), TableStyle::default())?;
@@ -265,7 +271,6 @@ fn dump_one(collection: &CollectionSnapshot, file: &str, folder: &Path) -> Resul
     }
     let measurements = writer.rows() as u64;
     writer.finish()?;
-    sink.sync().map_err(fail)?;
     let (bytes, crc32) = sink.with(|out| (out.bytes, out.hasher.clone().finalize()));
 
     Ok(DumpEntry {
@@ -293,4 +298,28 @@ fn publish(fs: &RealFs, folder: &Path, name: &str, bytes: &[u8]) -> io::Result<(
     file.sync()?;
     drop(file);
     fs.publish(&new, &folder.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_removes_what_it_has_begun_and_nothing_that_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0001-doors.parquet");
+        let begun = write_new::<()>(&path, |sink| {
+            sink.clone().write_all(b"half").unwrap();
+            Err(Failure::new("the disk is full".to_owned()))
+        });
+        assert!(begun.is_err() && !RealFs.exists(&path).unwrap());
+        let whole = |sink: &SyncedFile| {
+            sink.clone().write_all(b"whole").unwrap();
+            Ok(())
+        };
+        write_new(&path, whole).unwrap();
+        // Another dump into the same folder.
+        assert!(write_new(&path, whole).is_err());
+        assert_eq!(RealFs.read(&path).unwrap(), b"whole");
+    }
 }

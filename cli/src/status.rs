@@ -98,6 +98,9 @@ fn copies(database: &Database) -> Result<(), Failure> {
     if let Some((note, behind)) = database.shipped()? {
         say!("shipped to {} until {}; {} since", note.url, note.until, counted(behind, "log record"));
     }
+    if let Some(reason) = database.superseded()? {
+        say!("note: it is not shipped any more, and refuses writes: {reason}");
+    }
     for FailingPlace { what, url, since, error, throttled, .. } in database.failing_places()? {
         let how = if throttled { "has been throttled" } else { "has failed" };
         say!("note: the {what} at {url} {how} since {since}: {error}");

@@ -7,7 +7,8 @@
 //!    it did ([`source`]).
 //! 2. Nothing is shipped that the writer could still lose: it is synced before ([`source`]).
 //! 3. Pieces are numbered and made by create-if-absent; one whose fate is unknown is sent again, byte for byte ([`shipper`]).
-//! 4. Of two writers one counts ([`epochs`]).
+//! 4. Of two writers one counts ([`epochs`]). A folder notes each piece before it is sent, so an older copy of it is found out
+//!    ([`writer`]).
 //! 5. A replica applies edits and records as an open after a crash would, and never sweeps: it drops what its primary has dropped
 //!    ([`replica`]).
 //! 6. A copy can be read at an exact position, with its segment files fetched when they are needed ([`reader`], [`fetched`]).

@@ -36,6 +36,8 @@ pub(crate) enum FileName {
     ClockConfirmation,
     /// Who ships this database, and how far.
     Shipping,
+    /// Locked by a process while it changes [`FileName::Shipping`].
+    ShippingLock,
     /// Why no sweep may run before somebody confirms the clock.
     SweepsHeld,
     /// The folder is a replica, or is being restored.
@@ -57,6 +59,7 @@ impl FileName {
             "CLOSED" => Some(FileName::ShutdownMarker),
             "CLOCK" => Some(FileName::ClockConfirmation),
             "SHIP" => Some(FileName::Shipping),
+            "SHIP.lock" => Some(FileName::ShippingLock),
             "HELD" => Some(FileName::SweepsHeld),
             "COPY" => Some(FileName::Copy),
             "FAILING" => Some(FileName::Failing),
@@ -213,6 +216,7 @@ impl Display for FileName {
             FileName::ShutdownMarker => f.write_str("CLOSED"),
             FileName::ClockConfirmation => f.write_str("CLOCK"),
             FileName::Shipping => f.write_str("SHIP"),
+            FileName::ShippingLock => f.write_str("SHIP.lock"),
             FileName::SweepsHeld => f.write_str("HELD"),
             FileName::Copy => f.write_str("COPY"),
             FileName::Failing => f.write_str("FAILING"),

@@ -12,7 +12,7 @@ use crate::copies::{self, CopyHold};
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::files::{self, FileName, Listing, SegmentName};
-use crate::fs::{FileLock, Fs, LockError, is_full, replace};
+use crate::fs::{FileLock, Fs, LockError, TEMPORARY, is_full, replace};
 use crate::identity::new_identity;
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
@@ -470,7 +470,7 @@ fn remove_leftovers(fs: &dyn Fs, dir: &Path, read: &ReadState, manifest: u64) ->
             Some(FileName::ClockConfirmation) => true,
             // A later manifest than the one of that shutdown has begun.
             Some(FileName::ShutdownMarker) => true,
-            Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst) => false,
+            Some(FileName::Lock | FileName::Reserve | FileName::CompactFirst | FileName::ShippingLock) => false,
             Some(FileName::Shipping | FileName::SweepsHeld | FileName::Copy | FileName::Failing) => false,
             None => files::is_temporary(name),
         };
@@ -553,9 +553,14 @@ const OF_SERVERS: [&str; 2] = ["accounts.json", "accounts.lock"];
 
 /// Refuses a folder with foreign files and no manifest: it is not a database.
 pub(crate) fn refuse_foreign(dir: &Path, listing: &Listing) -> Result<()> {
-    let holds_segments = |n: &String| listing.segments().any(|(path, _)| path.parent() == Some(Path::new(n)));
+    // A folder of a collection without segments is left by a restore that was interrupted.
+    let is_of_a_segment = |n: &String| is_of_a_collection(n.strip_suffix(TEMPORARY).unwrap_or(n));
+    let of_a_collection = |n: &String| {
+        let has_segments = listing.segments().any(|(path, _)| path.parent() == Some(Path::new(n)));
+        has_segments || listing.folders.get(n).is_some_and(|listed| listed.names.iter().all(is_of_a_segment))
+    };
     let ours = |n: &String| {
-        FileName::parse(n).is_some() || files::is_temporary(n) || holds_segments(n) || OF_SERVERS.contains(&n.as_str())
+        FileName::parse(n).is_some() || files::is_temporary(n) || of_a_collection(n) || OF_SERVERS.contains(&n.as_str())
     };
     match listing.names.iter().find(|n| !ours(n)) {
         Some(other) if !has_manifest(listing) => {

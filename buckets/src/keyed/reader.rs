@@ -251,6 +251,18 @@ impl Inner {
         self.values_of(group, column, page, &bytes)
     }
 
+    /// Compares the bytes of a page with their checksum.
+    pub(super) fn check(&self, group: &Group, column: Column, page: usize, bytes: &Bytes) -> Result<(), SegmentError> {
+        let (expected, found) = (group.pages(column).checksums[page], crc32fast::hash(bytes));
+        match expected == found {
+            true => Ok(()),
+            false => {
+                let message = format!("checksum expected={expected:#010x} found={found:#010x}");
+                Err(self.bad(group, column, page, &message))
+            }
+        }
+    }
+
     /// The values of a page whose bytes have been read.
     pub(super) fn values_of(
         &self,
@@ -260,11 +272,7 @@ impl Inner {
         bytes: &Bytes,
     ) -> Result<Bytes, SegmentError> {
         let pages = group.pages(column);
-        let (expected, found) = (pages.checksums[page], crc32fast::hash(bytes));
-        if expected != found {
-            let message = format!("checksum expected={expected:#010x} found={found:#010x}");
-            return Err(self.bad(group, column, page, &message));
-        }
+        self.check(group, column, page, bytes)?;
         let values = page::split(bytes, pages.rows_of(page).len(), column.encoding()).and_then(|(raw, stored)| {
             match column.is_compressed() {
                 true => page::decompress(stored, raw).map(Bytes::from),

@@ -17,10 +17,14 @@ const BATCH: usize = 10_000;
 const BEFORE_TIME: &str = "{\"_ts\":";
 const BEFORE_DOCUMENT: &str = ",\"document\":";
 
-pub(super) fn dump(collection: &DocumentsSnapshot, file: &str, folder: &Path) -> Result<DumpEntry, Failure> {
-    let path = folder.join(file);
-    let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let mut sink = SyncedFile::create(&path).map_err(fail)?;
+pub(super) fn dump(
+    collection: &DocumentsSnapshot,
+    file: &str,
+    folder: &Path,
+    sink: &SyncedFile,
+) -> Result<DumpEntry, Failure> {
+    let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", folder.join(file).display()));
+    let mut out = sink.clone();
     let (mut lines, mut count, mut failed) = (Vec::new(), 0, None);
     collection.for_each(&mut |found| {
         let written = found.written.to_units_saturating(Precision::Ms);
@@ -28,12 +32,11 @@ pub(super) fn dump(collection: &DocumentsSnapshot, file: &str, folder: &Path) ->
         writeln!(lines, "{BEFORE_TIME}{written}{BEFORE_DOCUMENT}{text}}}").expect("a vector can be written to");
         count += 1;
         if lines.len() >= BATCH_BYTES {
-            failed = sink.write_all(&std::mem::take(&mut lines)).err();
+            failed = out.write_all(&std::mem::take(&mut lines)).err();
         }
         Ok(failed.is_none())
     })?;
-    failed.map_or_else(|| sink.write_all(&lines), Err).map_err(fail)?;
-    sink.sync().map_err(fail)?;
+    failed.map_or_else(|| out.write_all(&lines), Err).map_err(fail)?;
     let (bytes, crc32) = sink.with(|out| (out.bytes, out.hasher.clone().finalize()));
     Ok(DumpEntry {
         name: collection.name().to_owned(),

@@ -1,7 +1,7 @@
 //! The bins of ladders in dumps: a Parquet file for each rung that has any, with their states.
 
 use super::types::loaded;
-use super::{SyncedFile, file_name};
+use super::{file_name, write_new};
 use crate::import::open_parquet;
 use crate::{Failure, files, guarded::guarded};
 use ebbtide::fs::{Fs, RealFs};
@@ -10,7 +10,6 @@ use ebbtide_buckets::Schema;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
 use ebbtide_ttl::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::path::Path;
 
 /// Rows that are read at once.
@@ -49,8 +48,8 @@ pub(super) fn dump(collection: &CollectionSnapshot, at: usize, folder: &Path) ->
                 file,
             }),
             Err(failure) => {
-                for name in entries.iter().map(|entry| &entry.file).chain([&file]) {
-                    let _ = RealFs.remove(&folder.join(name));
+                for entry in &entries {
+                    let _ = RealFs.remove(&folder.join(&entry.file));
                 }
                 return Err(failure);
             }
@@ -60,14 +59,13 @@ pub(super) fn dump(collection: &CollectionSnapshot, at: usize, folder: &Path) ->
 }
 
 fn write(path: &Path, rung: &ebbtide::DumpedRung) -> Result<(u64, u32), Failure> {
-    let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let sink = SyncedFile::create(path).map_err(fail)?;
-    let mut writer =
-        ResultWriter::new(Format::Parquet, &rung.bins.schema(), Box::new(sink.clone()), TableStyle::default())?;
-    writer.write(&rung.bins)?;
-    writer.finish()?;
-    sink.sync().map_err(fail)?;
-    Ok(sink.with(|out| (out.bytes, out.hasher.clone().finalize())))
+    write_new(path, |sink| {
+        let mut writer =
+            ResultWriter::new(Format::Parquet, &rung.bins.schema(), Box::new(sink.clone()), TableStyle::default())?;
+        writer.write(&rung.bins)?;
+        writer.finish()?;
+        Ok(sink.with(|out| (out.bytes, out.hasher.clone().finalize())))
+    })
 }
 
 /// Adds the bins of a dump to the rungs of a collection whose measurements are restored.

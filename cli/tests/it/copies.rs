@@ -50,6 +50,8 @@ fn what_an_old_primary_had_not_shipped_is_said_there_and_of_the_copy() {
     assert!(!run(&["status", "--follow", &url]).stdout.contains("note: "));
     let refused = run(&["ship", "--to", &url, "--once"]);
     assert!(refused.code != 0 && refused.stderr.contains("and are not in the copy: 2, as of "), "{}", refused.stderr);
+    let status = run(&["status"]).stdout;
+    assert!(status.contains("refuses writes: another folder was made the primary of "), "{status}");
     let status = run(&["status", "--follow", &url]).stdout;
     let note = status.lines().find(|line| line.starts_with("note: ")).unwrap();
     assert!(note.contains(": 2, as of "), "{note}");

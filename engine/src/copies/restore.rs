@@ -7,7 +7,7 @@ use super::load;
 use super::piece::{Base, Head, Piece, piece_name};
 use super::place::{CopyPlace, no_point};
 use super::store::unreachable;
-use super::writer::Writer;
+use super::writer::{Sent, Writer};
 use crate::error::{Error, Result};
 use crate::identity::{hex, new_identity};
 use crate::open::state_of;
@@ -66,7 +66,7 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
     // Before the epoch is taken, which stops the primary: what is damaged is found, and most files are fetched.
     let (.., before) = load::load(store, None)?.ok_or_else(|| no_point(&place.url, None))?;
     let mut fetched_bytes = folder.fetch_all(store, &before.files)?;
-    let writer = Writer::new(place.clock.as_ref(), &place.dir, vec![place.url.clone()]);
+    let mut writer = Writer::new(place.clock.as_ref(), &place.dir, vec![place.url.clone()]);
     let claim = Claim {
         epoch: newest.epoch + 1,
         database: newest.database,
@@ -105,6 +105,7 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
         return Err(other_writer(&place.url));
     }
     fetched_bytes += folder.fetch_all(store, &loaded.files)?;
+    writer.sent = vec![Sent { url: place.url.clone(), process: claim.process, epoch: claim.epoch, piece: 1 }];
     folder.become_database(&loaded, CopyHold { at: point, ends_by_clock: true }, Some(&writer))?;
     check(place)?;
     Ok(Restored {

@@ -2,13 +2,13 @@
 
 use super::epochs::{self, Claim};
 use super::garbage;
-use super::load::{self, Position};
+use super::load::{self, Loaded, Position};
 use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name};
 use super::source::{Changes, Source};
 use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
 use super::unshipped::{self, Unshipped};
-use super::writer::{ShippedNote, Writer};
+use super::writer::{Sent, ShippedNote, Writer};
 use crate::error::{Error, Result};
 use crate::failing::Attempt;
 use crate::fs::Fs;
@@ -87,6 +87,8 @@ struct Epoch {
 struct Sending {
     head: Head,
     bytes: Bytes,
+    /// Whether the folder knows of it.
+    is_noted: bool,
 }
 
 impl Shipper {
@@ -231,14 +233,11 @@ impl Shipper {
                     false => Ok(false),
                 };
             };
-            if content.len() as u64 != file.bytes {
-                let what = format!("segment has {} bytes, expected={}", content.len(), file.bytes);
-                return Err(Error::corrupt(&path, 0, what));
-            }
+            file.check(&path, &content)?;
             let crc = crc32fast::hash(&content);
             let (bytes, footer) = (file.bytes, file.footer);
             let copied = CopiedFile { path: file.path, epoch: epoch.number, bytes, crc, footer };
-            self.store.put(&copied.object(), content.into()).map_err(unreachable)?;
+            self.store.put(&copied.object(), content).map_err(unreachable)?;
             self.status.bytes += bytes;
             epoch.new_files.push(copied.clone());
             epoch.copied.insert(copied.path.clone(), copied);
@@ -284,17 +283,23 @@ impl Shipper {
         };
         let piece = Piece { head, records: changes.records };
         let bytes = piece.encode()?;
-        epoch.sending = Some(Sending { head: piece.head, bytes });
+        epoch.sending = Some(Sending { head: piece.head, bytes, is_noted: false });
         Ok(())
     }
 
     /// Sends the piece that is to be sent, if there is one; returns whether there was.
     fn send(&mut self) -> Result<bool> {
         let Some(epoch) = &mut self.epoch else { return Ok(false) };
-        let Some(Sending { head, bytes }) = &epoch.sending else { return Ok(false) };
+        let Some(Sending { head, bytes, is_noted }) = &mut epoch.sending else { return Ok(false) };
+        if let Some(writer) = self.writer.as_mut().filter(|_| !*is_noted) {
+            let (url, process) = (self.status.url.clone(), self.process.clone());
+            let sent = Sent { url, process, epoch: head.epoch, piece: head.number };
+            writer.note_sent(self.fs.as_ref(), &self.dir, sent)?;
+            *is_noted = true;
+        }
         let name = piece_name(head.epoch, head.number);
         let is_new = self.store.put_if_absent(&name, bytes.clone()).map_err(unreachable)?;
-        if !is_new && self.store.get(&name).map_err(unreachable)?.as_ref() != Some(bytes) {
+        if !is_new && self.store.get(&name).map_err(unreachable)?.as_ref() != Some(&*bytes) {
             return Err(Error::internal(format!("{name} of the copy was made by somebody else in this epoch")));
         }
         if let Some(claim) = epochs::claim_of(self.store.as_ref(), head.epoch + 1)? {
@@ -348,11 +353,7 @@ impl Shipper {
         let store = self.store.clone();
         let store = store.as_ref();
         let identity = hex(self.source.identity()?);
-        let writer = Writer::of_folder(self.fs.as_ref(), &self.dir)?;
-        let mut writer = match writer {
-            Some(writer) => writer,
-            None => Writer::make(self.fs.as_ref(), self.clock.as_ref(), &self.dir)?,
-        };
+        let mut writer = Writer::of_folder_or_new(self.fs.as_ref(), self.clock.as_ref(), &self.dir)?;
         if let Some(error) = writer.refusal() {
             self.superseded = Some(error.clone());
             return Err(error);
@@ -390,18 +391,7 @@ impl Shipper {
             },
         };
         // Before the epoch is taken: an older copy of the folder must not stop the one that is shipped.
-        let changes = self.read_all()?;
-        let end = self.source.last_seq();
-        if let Some((.., before)) = load::load(store, None)?.filter(|(.., before)| before.last_seq > end) {
-            let what = format!(
-                "{} has record {} of this database, and {} ends with record {end}: it is an older copy of the folder. Choose \
-                 another place for it, or restore the newer state from there",
-                self.status.url,
-                before.last_seq,
-                self.dir.display(),
-            );
-            return Err(Error::new(Code::InvalidOptions, what));
-        }
+        let (changes, _) = self.read_checked(None)?;
         // Before the store knows it: a folder that has shipped knows where to.
         writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
         if !epochs::take(store, &claim)? {
@@ -409,11 +399,10 @@ impl Shipper {
             // It may have been an earlier one, whose request was late: the next try takes the epoch after it.
             return Err(Error::new(Code::LockBusy, what));
         }
-        // Only now: whatever is added to the epochs before does not count.
-        let (parent, copied) = match load::load(store, None)? {
-            Some((position, _, loaded)) => {
-                (Some((position.epoch, position.number)), loaded.files.into_iter().collect())
-            }
+        // Only now: whatever is added to the epochs before does not count. Another process may have shipped more of this folder.
+        let (changes, copy) = self.read_checked(Some(changes))?;
+        let (parent, copied) = match copy {
+            Some((position, loaded)) => (Some((position.epoch, position.number)), loaded.files.into_iter().collect()),
             None => (None, HashMap::new()),
         };
         self.unsent = Some(changes);
@@ -434,10 +423,45 @@ impl Shipper {
         Ok(())
     }
 
+    /// Everything that the folder has, of which `before` was read, and what the copy has. It is an error if the folder does not have that too.
+    fn read_checked(&mut self, before: Option<Changes>) -> Result<(Changes, Option<(Position, Loaded)>)> {
+        let store = self.store.clone();
+        let copy = load::load(store.as_ref(), None)?;
+        // The folder is read after the copy: another process that ships it notes a piece before it sends it.
+        let changes = match before {
+            Some(mut changes) => {
+                changes.append(self.source.read(usize::MAX)?);
+                self.read_on(changes)?
+            }
+            None => self.read_all()?,
+        };
+        let Some((position, _, loaded)) = copy else { return Ok((changes, None)) };
+        let claim = epochs::claim_of(store.as_ref(), position.epoch)?;
+        let writer = Writer::of_folder(self.fs.as_ref(), &self.dir)?;
+        let url = &self.status.url;
+        let is_own = writer.zip(claim).is_some_and(|(writer, claim)| writer.has_sent(url, &claim.process, position));
+        if is_own && loaded.last_seq <= self.source.last_seq() {
+            return Ok((changes, Some((position, loaded))));
+        }
+        let what = format!(
+            "{url} has epoch {}, piece {} of this database, which was not shipped from {}: it is an older copy of the folder. Ship it to \
+             another place, or go on with the newer state: find the folder that has it, or make one with ebbtide promote",
+            position.epoch,
+            position.number,
+            self.dir.display(),
+        );
+        Err(Error::new(Code::InvalidOptions, what))
+    }
+
     /// Everything that the folder has.
     fn read_all(&mut self) -> Result<Changes> {
         self.source.restart();
-        let mut changes = self.source.read(usize::MAX)?;
+        let changes = self.source.read(usize::MAX)?;
+        self.read_on(changes)
+    }
+
+    /// Adds what follows, to the end.
+    fn read_on(&mut self, mut changes: Changes) -> Result<Changes> {
         while !changes.reached_end {
             changes.append(self.source.read(usize::MAX)?);
         }

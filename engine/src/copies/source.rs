@@ -11,6 +11,8 @@ use crate::manifest::{self, Op};
 use crate::open::state_of;
 use crate::state::State;
 use crate::wal::{LogTail, RawRecord};
+use bytes::Bytes;
+use ebbtide_buckets::{KeyedReader, SegmentReader};
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,9 +82,33 @@ pub(super) struct UsedFile {
     pub(super) path: String,
     pub(super) bytes: u64,
     pub(super) footer: u32,
+    /// Whether it has documents.
+    is_keyed: bool,
 }
 
 impl UsedFile {
+    /// Checks that these are its bytes, each by its checksum. `path` is where they are.
+    pub(super) fn check(&self, path: &Path, content: &Bytes) -> Result<()> {
+        if content.len() as u64 != self.bytes {
+            let what = format!("segment has {} bytes, expected={}", content.len(), self.bytes);
+            return Err(Error::corrupt(path, 0, what));
+        }
+        let (file, name) = (Arc::new(content.clone()), path.display().to_string());
+        let footer = if self.is_keyed {
+            let reader = KeyedReader::open(file, &name)?;
+            reader.verify_checksums()?;
+            reader.checksum()
+        } else {
+            let reader = SegmentReader::open(file, &name)?;
+            reader.verify()?;
+            reader.checksum()
+        };
+        match footer == self.footer {
+            true => Ok(()),
+            false => Err(Error::corrupt(path, 0, "the file is a segment, but not the one that the manifest names")),
+        }
+    }
+
     /// Whether it is this one.
     pub(super) fn is(&self, copied: &CopiedFile) -> bool {
         (self.bytes, self.footer) == (copied.bytes, copied.footer)
@@ -134,10 +160,10 @@ impl Source {
     }
 
     /// The content of a file; `None` if it is no longer there.
-    pub(super) fn content(&self, path: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn content(&self, path: &str) -> Result<Option<Bytes>> {
         let path = self.dir.join(path);
         match self.fs.read(&path) {
-            Ok(content) => Ok(Some(content)),
+            Ok(content) => Ok(Some(content.into())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("read the segment", &path, &e)),
         }
@@ -254,9 +280,9 @@ pub(super) fn files_of(state: &State) -> Vec<UsedFile> {
         parts.join("/")
     };
     let measurements = state.collections.values().flat_map(|c| c.segments.values());
-    let measurements = measurements.map(|s| (s.file.relative_path(), s.file.meta.bytes, s.file.meta.checksum));
+    let measurements = measurements.map(|s| (s.file.relative_path(), s.file.meta.bytes, s.file.meta.checksum, false));
     let documents = state.documents.values().flat_map(|d| d.segments.values());
-    let documents = documents.map(|s| (s.file.relative_path(), s.file.meta.bytes, s.file.meta.checksum));
+    let documents = documents.map(|s| (s.file.relative_path(), s.file.meta.bytes, s.file.meta.checksum, true));
     let used = measurements.chain(documents);
-    used.map(|(file, bytes, footer)| UsedFile { path: path(file), bytes, footer }).collect()
+    used.map(|(file, bytes, footer, is_keyed)| UsedFile { path: path(file), bytes, footer, is_keyed }).collect()
 }

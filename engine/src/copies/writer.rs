@@ -1,15 +1,20 @@
 //! What a folder knows of its copies: the files `SHIP` and `COPY`.
 
+use super::load::Position;
 use crate::error::{Error, Result};
 use crate::failing::{Attempt, FailingPlace, Failure};
 use crate::files::FileName;
-use crate::fs::Fs;
+use crate::fs::{FileLock, Fs, LockError};
 use crate::identity::{hex, new_identity};
 use crate::json_file::{read_json, replace_json};
+use crate::sync::yield_now;
 use ebbtide_ttl::{Clock, Code, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
+
+/// How often the lock of `SHIP` is tried. It is held while that small file is replaced.
+const LOCK_TRIES: usize = 100_000;
 
 /// A folder that is shipped, or was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +28,22 @@ pub(crate) struct Writer {
     superseded: Option<String>,
     /// How far it was shipped some seconds ago.
     shipped: Option<ShippedNote>,
+    /// The last piece that was sent to each place; none of places that only earlier builds have shipped to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) sent: Vec<Sent>,
     /// Where shipping fails or is throttled, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failing: Option<(String, Failure)>,
+}
+
+/// A piece that was sent, or is about to be: this is noted before, so that a copy never has a piece of which its folder does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sent {
+    pub(super) url: String,
+    /// The process that has the epoch.
+    pub(super) process: String,
+    pub(super) epoch: u64,
+    pub(super) piece: u64,
 }
 
 /// How far the database at a folder was shipped, as it was noted there some seconds ago.
@@ -56,10 +74,26 @@ impl Writer {
 
     /// A new one, which is not written yet.
     pub(super) fn new(clock: &dyn Clock, dir: &Path, places: Vec<String>) -> Writer {
-        Writer { id: hex(new_identity(clock, dir)), places, superseded: None, shipped: None, failing: None }
+        Writer {
+            id: hex(new_identity(clock, dir)),
+            places,
+            superseded: None,
+            shipped: None,
+            sent: Vec::new(),
+            failing: None,
+        }
     }
 
-    pub(super) fn make(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Writer> {
+    /// What the file says; it is made if there is none.
+    pub(super) fn of_folder_or_new(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Writer> {
+        if let Some(writer) = Writer::of_folder(fs, dir)? {
+            return Ok(writer);
+        }
+        let _lock = lock(fs, dir)?;
+        // Another process may have made it.
+        if let Some(writer) = Writer::of_folder(fs, dir)? {
+            return Ok(writer);
+        }
         let writer = Writer::new(clock, dir, Vec::new());
         writer.write(fs, dir)?;
         Ok(writer)
@@ -75,19 +109,45 @@ impl Writer {
 
     /// Notes that the folder is shipped to this place, which has answered.
     pub(super) fn note(&mut self, fs: &dyn Fs, dir: &Path, url: &str) -> Result<()> {
-        let is_known = self.has_shipped_to(url);
-        if is_known && self.failing.is_none() {
+        if self.has_shipped_to(url) && self.failing.is_none() {
             return Ok(());
         }
-        if !is_known {
-            self.places.push(url.to_owned());
-        }
-        self.failing = None;
-        self.write(fs, dir)
+        self.change(fs, dir, |writer| {
+            if !writer.has_shipped_to(url) {
+                writer.places.push(url.to_owned());
+            }
+            writer.failing = None;
+        })
+    }
+
+    /// Notes that a piece is about to be sent.
+    pub(super) fn note_sent(&mut self, fs: &dyn Fs, dir: &Path, sent: Sent) -> Result<()> {
+        self.change(fs, dir, |writer| match writer.sent.iter_mut().find(|before| before.url == sent.url) {
+            // Another process has the next epoch: this piece will not count.
+            Some(before) if before.epoch > sent.epoch => {}
+            Some(before) => *before = sent,
+            None => writer.sent.push(sent),
+        })
+    }
+
+    /// Whether this folder has what the copy at `url` has up to a piece, which `process` has made. It has, if the piece was sent from here,
+    /// or from the folder that this one is a copy of, before it was copied. What only earlier builds have shipped counts as sent from here.
+    pub(super) fn has_sent(&self, url: &str, process: &str, at: Position) -> bool {
+        let is_here = |sent: &Sent| sent.url == url;
+        // A later epoch begins with all that was in the copy, even if nothing of it has arrived. One place may have two URLs.
+        let has = |sent: &Sent| {
+            (is_here(sent) && sent.epoch > at.epoch) || (sent.process == process && sent.piece >= at.number)
+        };
+        let is_of_earlier_builds = || match self.has_shipped_to(url) {
+            true => !self.sent.iter().any(is_here),
+            false => self.sent.is_empty() && !self.places.is_empty(),
+        };
+        self.sent.iter().any(has) || is_of_earlier_builds()
     }
 
     /// Changes the file as it is now: another process may have changed it. A file that is gone or of another writer stays so.
     fn change(&mut self, fs: &dyn Fs, dir: &Path, change: impl FnOnce(&mut Writer)) -> Result<()> {
+        let _lock = lock(fs, dir)?;
         let Some(mut now) = Writer::of_folder(fs, dir)?.filter(|now| now.id == self.id) else { return Ok(()) };
         change(&mut now);
         now.write(fs, dir)?;
@@ -145,6 +205,22 @@ impl Writer {
             _ => Ok(()),
         }
     }
+}
+
+/// Keeps other processes from changing the file `SHIP` until the returned lock is dropped.
+fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let path = FileName::ShippingLock.path(dir);
+    for _ in 0..LOCK_TRIES {
+        match fs.lock(&path, "") {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held { .. }) => yield_now(),
+            Err(LockError::Io(e)) => return Err(Error::io("lock", &path, &e)),
+        }
+    }
+    Err(Error::new(
+        Code::LockBusy,
+        format!("another process ships this database and holds {}: try again", path.display()),
+    ))
 }
 
 /// The error that refuses writes in a folder that is no longer the primary.

@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::copies::{CopyPlace, ReplicaStatus, ShipOptions, ShipStatus, ShippedNote, Shipping, Writer};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::failing::FailingPlace;
 #[cfg(doc)]
 use ebbtide_ttl::Code;
@@ -44,6 +44,15 @@ impl Database {
             let behind = last.saturating_sub(note.last_record);
             (note, behind)
         }))
+    }
+
+    /// Why this database refuses writes: another folder was made the primary of its copy, as any process has found out; `None` otherwise.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn superseded(&self) -> Result<Option<Error>> {
+        let writer = Writer::of_folder(self.engine.fs.as_ref(), &self.engine.dir)?;
+        Ok(writer.and_then(|writer| writer.refusal()))
     }
 
     /// The archives, published tables and the copy that could not be written to, or were throttled, when any process tried last.

@@ -15,6 +15,7 @@ fn names_are_read_as_they_are_written() {
         FileName::ShutdownMarker,
         FileName::ClockConfirmation,
         FileName::Shipping,
+        FileName::ShippingLock,
         FileName::SweepsHeld,
         FileName::Copy,
         FileName::Failing,

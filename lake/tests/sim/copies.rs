@@ -293,6 +293,7 @@ fn an_old_primary_guesses_no_number_where_the_copy_does_not_have_what_followed_i
             let mut claim: serde_json::Value = serde_json::from_str(&claim).unwrap();
             (claim["epoch"], claim["writer"], claim["process"]) =
                 (2.into(), "f".repeat(32).into(), "e".repeat(32).into());
+            claim.as_object_mut().unwrap().remove("crc");
             machine.store.tamper("epochs/0000000002", claim.to_string().into());
         }
         machine.clock.set(at(100));
@@ -532,6 +533,136 @@ fn an_older_copy_of_the_folder_is_not_shipped_and_does_not_stop_the_newer_one() 
 }
 
 #[test]
+fn an_older_copy_of_the_folder_with_more_records_is_not_shipped_either() {
+    // Whether each piece is made by a process of its own, in an epoch of its own; and whether what was shipped has left the log.
+    for (anew, seals) in [(true, false), (false, false), (true, true), (false, true)] {
+        let machine = World::new(SimStore::new(1, 0));
+        let db = open(&machine);
+        let c = weather(&db);
+        let mut shipper = shipper_of(&machine, None);
+        c.insert_documents(&[reading(1, 1)]).unwrap();
+        shipper.ship_now().unwrap();
+        let older = machine.on(machine.fs.crash(Variant::V0, 0));
+        for v in 2..4 {
+            c.insert_documents(&[reading(v, v)]).unwrap();
+            if seals {
+                db.flush().unwrap();
+            }
+            if anew {
+                shipper = shipper_of(&machine, None);
+            }
+            shipper.ship_now().unwrap();
+        }
+        let diverged = open(&older);
+        for v in 10..20 {
+            diverged.collection("weather").unwrap().insert_documents(&[reading(v, v)]).unwrap();
+        }
+        for _ in 0..2 {
+            let error = shipper_of(&older, None).ship_now().unwrap_err();
+            assert_eq!(error.code(), Code::InvalidOptions, "{error}");
+            assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+        }
+        // The primary goes on, in this process and in another one.
+        c.insert_documents(&[reading(4, 4)]).unwrap();
+        shipper.ship_now().unwrap();
+        shipper_of(&machine, None).ship_now().unwrap();
+        assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)), "{anew} {seals}");
+        // So does a copy of the folder with all that was shipped, if it is the first to ship more.
+        let moved = machine.on(machine.fs.crash(Variant::V0, 0));
+        drop(open(&moved));
+        shipper_of(&moved, None).ship_now().unwrap();
+        let error = shipper_of(&machine, None).ship_now().unwrap_err();
+        assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+    }
+}
+
+#[test]
+fn a_copy_of_the_folder_that_was_never_shipped_to_a_place_is_not_shipped_over_what_is_there() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    // It knows who it is to its copies, and has one elsewhere.
+    builder(&machine).shipper(OTHER, ShipOptions::default()).unwrap().ship_now().unwrap();
+    let older = machine.on(machine.fs.crash(Variant::V0, 0));
+    shipper_of(&machine, None).ship_now().unwrap();
+    let diverged = open(&older);
+    diverged.collection("weather").unwrap().insert_documents(&[reading(1, 1)]).unwrap();
+    let error = shipper_of(&older, None).ship_now().unwrap_err();
+    assert!(error.to_string().contains("an older copy of the folder"), "{error}");
+    c.insert_documents(&[reading(2, 2)]).unwrap();
+    shipper_of(&machine, None).ship_now().unwrap();
+    builder(&machine).shipper(OTHER, ShipOptions::default()).unwrap().ship_now().unwrap();
+    assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)));
+}
+
+#[test]
+fn a_folder_that_an_earlier_build_has_shipped_is_shipped_on() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    shipper_of(&machine, None).ship_now().unwrap();
+    let path = Path::new(ROOT).join("SHIP");
+    let mut ship: serde_json::Value = serde_json::from_slice(&machine.fs.read(&path).unwrap()).unwrap();
+    assert_eq!(ship.as_object_mut().unwrap().remove("sent").unwrap()[0]["piece"], 1);
+    write(&machine, &path, ship.to_string().as_bytes());
+    c.insert_documents(&[reading(1, 1)]).unwrap();
+    let shipped = shipper_of(&machine, None).ship_now().unwrap();
+    assert_eq!((shipped.epoch, shipped.piece), (2, 1));
+    assert_eq!(content(&restored_from(&machine, None).1, at(2)), content(&db, at(2)));
+}
+
+#[test]
+fn a_restore_goes_on_that_ended_before_its_first_segment() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    weather(&db).insert_documents(&[reading(1, 1)]).unwrap();
+    db.flush().unwrap();
+    shipper_of(&machine, None).ship_now().unwrap();
+    let segment = machine.fs.list(&Path::new(ROOT).join("weather.1")).unwrap().remove(0);
+    let begun = |names: &[&str]| {
+        let target = machine.another();
+        let folder = Path::new(ROOT).join("weather.1");
+        target.fs.create_dir(&folder).unwrap();
+        names.iter().for_each(|name| write(&target, &folder.join(name), b"half"));
+        target
+    };
+    for names in [vec![], vec![format!("{segment}.tmp")]] {
+        let target = begun(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        builder(&target).restore(URL, None).unwrap();
+        assert_eq!(content(&open(&target), at(1)), content(&db, at(1)), "{names:?}");
+    }
+    let error = builder(&begun(&["letter.txt"])).restore(URL, None).unwrap_err();
+    assert!(error.to_string().contains("not empty (it holds 'weather.1')"), "{error}");
+}
+
+#[test]
+fn a_renamed_or_damaged_claim_of_an_epoch_is_found() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    weather(&db);
+    shipper_of(&machine, None).ship_now().unwrap();
+    let [first, second] = ["epochs/0000000001", "epochs/0000000002"];
+    let claim = machine.store.content(first).unwrap();
+    let mut bad = claim.to_vec();
+    bad[30] ^= 1;
+    for (name, content) in [(second, claim.clone()), (first, bad.into())] {
+        machine.store.tamper(name, content);
+        let restored = builder(&machine.another()).restore(URL, None).unwrap_err();
+        let followed = builder(&machine.another()).follow(URL).map(drop).unwrap_err();
+        let shipped = shipper_of(&machine, None).ship_now().unwrap_err();
+        for error in [restored, followed, shipped] {
+            assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        match name == first {
+            true => machine.store.tamper(first, claim.clone()),
+            false => machine.store.delete(name).unwrap(),
+        }
+    }
+    shipper_of(&machine, None).ship_now().unwrap();
+}
+
+#[test]
 fn a_copy_that_cannot_be_read_is_not_promoted_and_its_primary_goes_on() {
     let machine = World::new(SimStore::new(1, 0));
     let db = open(&machine);
@@ -559,8 +690,26 @@ fn what_is_damaged_in_the_folder_is_not_passed_over() {
     let db = open(&machine);
     let c = weather(&db);
     c.insert_documents(&[reading(1, 1)]).unwrap();
+    let sessions = db.create_documents("sessions", DocumentsOptions::default()).unwrap();
+    sessions.put(&doc! {"_id": 1, "user": "ann"}).unwrap();
     db.flush().unwrap();
     // A segment that the manifest names.
+    let mut shipper = shipper_of(&machine, None);
+    for folder in ["weather.1", "sessions.2"] {
+        let folder = Path::new(ROOT).join(folder);
+        let path = folder.join(&machine.fs.list(&folder).unwrap()[0]);
+        let good = machine.fs.read(&path).unwrap();
+        for at in (0..good.len()).step_by(41).chain([good.len() - 1]) {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            write(&machine, &path, &bad);
+            let error = shipper.ship_now().unwrap_err();
+            assert_eq!(error.code(), Code::DataCorruptionDetected, "byte {at}: {error}");
+            assert!(error.to_string().contains(&path.display().to_string()), "byte {at}: {error}");
+        }
+        write(&machine, &path, &good);
+    }
+    assert_eq!(machine.store.names().iter().filter(|name| name.starts_with("pieces/")).count(), 0);
     let folder = Path::new(ROOT).join("weather.1");
     let path = folder.join(&machine.fs.list(&folder).unwrap()[0]);
     let good = machine.fs.read(&path).unwrap();
@@ -575,7 +724,7 @@ fn what_is_damaged_in_the_folder_is_not_passed_over() {
     for v in 2..6 {
         c.insert_documents(&[reading(v, v)]).unwrap();
     }
-    drop((c, db));
+    drop((c, sessions, db));
     let logs = machine.fs.list(Path::new(ROOT)).unwrap().into_iter().filter(|name| name.starts_with("wal-"));
     let path = Path::new(ROOT).join(logs.max().unwrap());
     let good = machine.fs.read(&path).unwrap();
