@@ -147,9 +147,7 @@ impl Log {
             self.check(content, &actions)?;
             self.apply_all(version, actions)
         });
-        applied.map_err(|what| {
-            format!("{} is damaged: {what}. Put it back as it was written", name_of(version))
-        })?;
+        applied.map_err(|what| format!("{} is damaged: {what}. Put it back as it was written", name_of(version)))?;
         self.next += 1;
         self.newest = Some(crc32fast::hash(content));
         Ok(())

@@ -51,9 +51,6 @@ fn text(fields: Vec<Value>) -> Result<String, String> {
 
 /// Two fields of a type whose names differ only in case.
 fn one_but_for_case(ty: &Value, path: &str) -> Option<(String, String)> {
-    if ty["type"] == "array" {
-        return one_but_for_case(&ty["elementType"], path);
-    }
     let mut names: HashMap<String, String> = HashMap::new();
     ty["fields"].as_array()?.iter().find_map(|field| {
         let name = format!("{path}{}", field["name"].as_str()?);

@@ -32,7 +32,8 @@ pub(crate) fn check_places(state: &State, url: &str) -> Result<()> {
         for other in collection.archives().map(|archive| archive.url).chain(published) {
             if is_within(url, other) || is_within(other, url) {
                 let (name, _) = named(state, &collection.name);
-                let found = format!("and {other}, where collection '{name}' has a table, are one folder or one in the other");
+                let found =
+                    format!("and {other}, where collection '{name}' has a table, are one folder or one in the other");
                 return Err(refused(url, &found));
             }
         }

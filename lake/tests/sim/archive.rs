@@ -635,9 +635,11 @@ fn an_entry_of_the_log_that_is_empty_cut_off_or_another_one_is_an_error() {
             for damage in damages {
                 world.store.tamper(name, damage);
                 let error = both(&world.open()).unwrap_err().to_string();
-                assert!(error.contains(&format!("{name} is damaged: it")), "{name}, {is_proved}: {error}");
+                // Without proofs it may be a later one that does not follow.
+                let named = if is_proved { name.as_str() } else { ".json" };
+                assert!(error.contains(&format!("{named} is damaged: it")), "{name}, {is_proved}: {error}");
                 let faults = SimLake::new(&world.store).open("").unwrap().verify(version).unwrap();
-                assert!(faults.len() == 1 && faults[0].contains(name.as_str()), "{faults:?}");
+                assert!(faults.len() == 1 && faults[0].contains(&format!("{named} is damaged")), "{faults:?}");
             }
             // Nothing is dropped meanwhile.
             let db = world.open();
