@@ -5,7 +5,6 @@ use crate::human::{bytes, counted};
 use crate::{Failure, open, parse_time, say};
 use ebbtide::{Restored, ShipOptions, ShipStatus};
 use ebbtide_ttl::{Clock, Code, SystemClock, parse_retention};
-use std::path::Path;
 use std::time::Duration;
 
 /// The longest pause after an error.
@@ -24,20 +23,6 @@ pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failu
     Ok(ShipOptions { every: seconds(every)?, keep })
 }
 
-/// Refuses a copy in the folder of its own database.
-pub(crate) fn keep_out(database: &Path, url: &str) -> Result<(), Failure> {
-    let Some(folder) = url.strip_prefix("file://") else { return Ok(()) };
-    // If the folder does not exist yet, its nearest existing one decides where it will be.
-    let place = Path::new(folder).ancestors().find_map(|place| place.canonicalize().ok());
-    match (place, database.canonicalize()) {
-        (Some(place), Ok(within)) if place.starts_with(&within) => Err(Failure::usage(format!(
-            "the copy {url} would be in the folder of the database {}: name one outside it",
-            database.display()
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// Runs `ebbtide ship`.
 #[expect(clippy::disallowed_methods, reason = "it waits between two pieces")]
 pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
@@ -52,7 +37,6 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
         say!("{} is a database of its own now, and shipped nowhere", cli.db.display());
         return Ok(());
     };
-    keep_out(&cli.db, to)?;
     let mut shipper = open::builder(&cli.db).shipper(to, options)?;
     if args.once {
         told(&shipper.ship_now()?)?;

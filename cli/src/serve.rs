@@ -5,7 +5,7 @@ mod sql;
 use crate::args::server::LogFormatName;
 use crate::args::{Cli, ServeArgs};
 use crate::copies::ship_options;
-use crate::{Failure, copies, files, filter, open, say};
+use crate::{Failure, files, filter, open, say};
 use ebbtide::{FileAccess, Following, ShipOptions, Shipping};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
 use std::path::{Path, PathBuf};
@@ -153,10 +153,7 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
             None => {
                 let databases = served.open()?;
                 let shipping = match (&ship, databases.only()) {
-                    (Some((url, options)), Some(database)) => {
-                        copies::keep_out(&served.folder, url)?;
-                        Some(database.ship(url, options.clone())?)
-                    }
+                    (Some((url, options)), Some(database)) => Some(database.ship(url, options.clone())?),
                     _ => None,
                 };
                 (databases, Copied::Shipped(shipping))

@@ -11,6 +11,7 @@
 //! 5. Each open for writing claims the place with a number of its own, and must know the number of the owner before it. So of two
 //!    copies of a folder only one archives: the other drops nothing until somebody says that it may.
 
+pub(crate) mod apart;
 pub(crate) mod bounds;
 pub(crate) mod gate;
 pub(crate) mod index;

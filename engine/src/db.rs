@@ -175,7 +175,7 @@ impl Database {
         let record = CollectionRecord { id, name: name.clone(), options, rules, rules_epoch: 1, schema, sealed_seq: 0 };
         let ladder = ladder.map(|ladder| crate::ladder::alter::first_ladder(&record, &ladder)).transpose()?;
         let ops: Vec<Op> = record.put(None).chain(ladder.into_iter().flatten()).collect();
-        check_unshared(&engine.state.read(), &name, &ops)?;
+        check_unshared((&engine.state.read(), &engine.dir), &name, &ops)?;
         engine.commit(ops)?;
         Ok(self.handle(&name))
     }
@@ -302,7 +302,7 @@ impl Database {
             }
             record.rules_epoch += 1;
             ops.extend(record.put(Some(&before.0)).chain(archive));
-            let unshared = check_unshared(&engine.state.read(), name, &ops);
+            let unshared = check_unshared((&engine.state.read(), &engine.dir), name, &ops);
             unshared.inspect_err(|_| ladder.take_back(engine))?;
         }
         if ops.is_empty() && ladder.ops.is_empty() {
@@ -358,7 +358,7 @@ impl Database {
         let archives = {
             let state = self.engine.state.read();
             let archives = state.collection(name)?.archives_of_new(&specs)?;
-            check_unshared(&state, name, &archives)?;
+            check_unshared((&state, &self.engine.dir), name, &archives)?;
             archives
         };
         let created = record.rules.create(specs)?;

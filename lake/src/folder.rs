@@ -9,6 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
+/// The name of a file that is being written. One that was killed leaves it.
+fn temporary(number: u64) -> String {
+    format!(".{}-{number}.tmp", std::process::id())
+}
+
+/// Whether a name is that of a file which was being written.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    let numbers = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp")?.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
 /// A folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -38,7 +50,7 @@ impl Folder {
         let folder = path.parent().unwrap_or(&self.root);
         self.fs.create_dir(folder)?;
         let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let temporary = folder.join(format!(".{}-{number}.tmp", std::process::id()));
+        let temporary = folder.join(temporary(number));
         if self.fs.exists(&temporary)? {
             self.fs.remove(&temporary)?;
         }

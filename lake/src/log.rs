@@ -17,6 +17,12 @@ const OWNER: &str = "ebbtide-owner-";
 /// What begins the name in `txn` that says that a commit was made: its number follows.
 const COMMIT: &str = "ebbtide-commit-";
 
+/// What says in `commitInfo` of which version an entry is, and the CRC-32 of the lines after it: an entry that is emptied, cut off or
+/// another one would leave out rows.
+const PROOF: &str = "ebbtide";
+
+/// The tag of a file with the version that added it.
+const ADDED_BY: &str = "ebbtide.version";
 /// The tag of a file that is a segment, with its summary.
 const SUMMARY: &str = "ebbtide.summary";
 
@@ -137,7 +143,11 @@ impl Log {
     /// What is wrong with it, in words for people.
     pub(crate) fn apply(&mut self, content: &[u8]) -> Result<(), String> {
         let version = self.next;
-        self.apply_all(version, content).map_err(|what| format!("{} is damaged: {what}", name_of(version)))?;
+        let applied = parsed(content).and_then(|actions| {
+            self.check(content, &actions)?;
+            self.apply_all(version, actions)
+        });
+        applied.map_err(|what| format!("{} is damaged: {what}. Put it back as it was written", name_of(version)))?;
         self.next += 1;
         self.newest = Some(crc32fast::hash(content));
         Ok(())
@@ -160,7 +170,7 @@ impl Log {
     /// As for [`Log::apply`].
     pub(crate) fn of_checkpoint(version: u64, content: &[u8]) -> Result<Log, String> {
         let mut log = Log::default();
-        log.apply_all(version, content)?;
+        log.apply_all(version, parsed(content)?)?;
         log.next = version + 1;
         if let Some(made_at) = log.instant(MADE_AT).and_then(|at| at.to_units(Precision::Ms)) {
             log.checkpoints.push(Checkpoint { version, made_at });
@@ -168,10 +178,42 @@ impl Log {
         Ok(log)
     }
 
-    fn apply_all(&mut self, version: u64, content: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
-        let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
-        let actions = actions.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    /// Whether an entry is the one that was written for the next version. Those of other programs do not tell.
+    fn check(&self, content: &[u8], actions: &[Value]) -> Result<(), String> {
+        let first = actions.first().ok_or("it is empty")?;
+        let made_by = &first["commitInfo"];
+        if let Some(of) = made_by[PROOF]["version"].as_u64() {
+            let others = content.iter().position(|byte| *byte == b'\n').map_or(&[][..], |end| &content[end + 1..]);
+            return match made_by[PROOF]["crc32"] == checksum(others) {
+                _ if of != self.next => Err(format!("it is the entry of version {of}")),
+                true => Ok(()),
+                false => Err("its checksum is another".to_owned()),
+            };
+        }
+        // Entries of Ebbtide without a proof, of earlier builds.
+        if made_by["engineInfo"] == "Ebbtide" && !self.is_next(actions) {
+            return Err("it is the entry of another version".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether actions of Ebbtide can be those of the next version.
+    fn is_next(&self, actions: &[Value]) -> bool {
+        let path = |action: &Value| action["path"].as_str().map(str::to_owned);
+        let removed: HashSet<String> = actions.iter().filter_map(|action| path(&action["remove"])).collect();
+        let epoch = self.owner.as_ref().map_or(1, |owner| owner.epoch + 1);
+        let version = self.next.to_string();
+        removed.iter().all(|name| self.files.get(name).is_some_and(|entry| entry.removed.is_none()))
+            && actions.iter().all(|action| {
+                let is_owner = action["txn"]["appId"].as_str().is_some_and(|app| app.starts_with(OWNER));
+                // A file that stays, with other rows left out, is removed and added.
+                let is_new = path(&action["add"]).is_some_and(|path| !removed.contains(&path));
+                (!is_owner || action["txn"]["version"] == epoch)
+                    && (!is_new || action["add"]["tags"][ADDED_BY] == version.as_str())
+            })
+    }
+
+    fn apply_all(&mut self, version: u64, actions: Vec<Value>) -> Result<(), String> {
         let made_at = || actions.iter().find_map(|action| action["commitInfo"]["timestamp"].as_i64());
         self.first_at = self.first_at.or_else(made_at);
         for remove in actions.iter().map(|action| &action["remove"]) {
@@ -225,10 +267,7 @@ impl Log {
 
     /// The version that makes a database the owner. The first one also makes the table.
     pub(crate) fn claim(&self, of: &str, owner: ArchiveNumber, schema: String, now: i64) -> String {
-        let mut actions = vec![
-            json!({"commitInfo": {"timestamp": now, "operation": "CLAIM", "engineInfo": "Ebbtide"}}),
-            self.owned_from_now(of, owner, now),
-        ];
+        let mut actions = vec![self.owned_from_now(of, owner, now)];
         if self.next == 0 {
             let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [],
                 "writerFeatures": ["appendOnly"]});
@@ -236,13 +275,21 @@ impl Log {
             actions.push(json!({"metaData": {"id": uuid(owner), "format": {"provider": "parquet", "options": {}},
                 "schemaString": schema, "partitionColumns": [], "configuration": {}, "createdTime": now}}));
         }
-        lines(&actions)
+        self.entry("CLAIM", &actions, now)
     }
 
     /// The version that removes files.
     pub(crate) fn retire(&self, files: &[&String], now: i64) -> String {
-        let first = json!({"commitInfo": {"timestamp": now, "operation": "DELETE", "engineInfo": "Ebbtide"}});
-        lines(&std::iter::once(first).chain(files.iter().map(|name| remove(name, now))).collect::<Vec<_>>())
+        self.entry("DELETE", &files.iter().map(|name| remove(name, now)).collect::<Vec<_>>(), now)
+    }
+
+    /// The entry of the next version: these actions, and before them who made it, and what proves that it is this entry.
+    pub(crate) fn entry(&self, operation: &str, actions: &[Value], now: i64) -> String {
+        let others: String = actions.iter().map(|action| format!("{action}\n")).collect();
+        let proof = json!({"version": self.next, "crc32": checksum(others.as_bytes())});
+        let first = json!({"commitInfo":
+            {"timestamp": now, "operation": operation, "engineInfo": "Ebbtide", PROOF: proof}});
+        format!("{first}\n{others}")
     }
 
     /// An instant in the properties of the table.
@@ -263,17 +310,15 @@ impl Log {
 
     /// The version that adds a file.
     pub(crate) fn add(&self, file: &ArchiveFile, schema: String, now: i64) -> String {
-        let mut actions = vec![
-            json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}}),
-            json!({"txn": {"appId": format!("{COMMIT}{}", hex(&file.number)), "version": 1, "lastUpdated": now}}),
-        ];
+        let commit = format!("{COMMIT}{}", hex(&file.number));
+        let mut actions = vec![json!({"txn": {"appId": commit, "version": 1, "lastUpdated": now}})];
         if self.schema.as_ref() != Some(&schema) {
             let mut metadata = self.metadata.clone();
             metadata["schemaString"] = Value::String(schema);
             actions.push(json!({"metaData": metadata}));
         }
         actions.push(json!({"add": self.added(file, now)}));
-        lines(&actions)
+        self.entry("WRITE", &actions, now)
     }
 
     /// What adds a file with the next version.
@@ -296,7 +341,7 @@ impl Log {
             "ebbtide.crc32": format!("{:08x}", file.checksum),
             "ebbtide.first": first.to_string(),
             "ebbtide.last": last.to_string(),
-            "ebbtide.version": self.next.to_string(),
+            ADDED_BY: self.next.to_string(),
         });
         if let Some(meta) = &file.segment {
             tags[SUMMARY] = json!(json!(meta).to_string());
@@ -306,8 +351,15 @@ impl Log {
     }
 }
 
-pub(crate) fn lines(actions: &[Value]) -> String {
-    actions.iter().map(|action| format!("{action}\n")).collect()
+/// The actions of an entry.
+fn parsed(content: &[u8]) -> Result<Vec<Value>, String> {
+    let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
+    let actions = text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str::<Value>);
+    actions.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    format!("{:08x}", crc32fast::hash(bytes))
 }
 
 fn remove(file: &str, at: i64) -> Value {
@@ -374,7 +426,7 @@ fn added(add: &Value, path: &str) -> Option<(ArchivedFile, u64)> {
     if !segment.as_ref().is_none_or(is_of_file) {
         return None;
     }
-    Some((file, tag("ebbtide.version")?.parse().ok()?))
+    Some((file, tag(ADDED_BY)?.parse().ok()?))
 }
 
 /// An instant as statistics have it, in milliseconds, rounded down or up; null if it has no such form.

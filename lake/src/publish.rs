@@ -6,8 +6,8 @@
 //! expired, if they are more than half of it, or if the segment has visible rows that the file lacks.
 
 use crate::file::{encode, hex, of_segment};
-use crate::log::{Log, MADE_AT, lines, owned_by, uuid};
-use crate::schema::{joined, text_of};
+use crate::log::{Log, MADE_AT, owned_by, uuid};
+use crate::schema::{has_types_of, text_of};
 use crate::store::Store;
 use crate::vectors::{rows_of_text, text_of_rows, vector_of};
 use arrow::array::RecordBatch;
@@ -57,9 +57,9 @@ pub(crate) fn version_of(
     uploads: &mut Uploads<'_>,
     is_needed: bool,
 ) -> Result<Next, SinkError> {
-    let schema = text_of(&content.schema);
+    let schema = text_of(&content.schema)?;
     // With another type for a field, nothing that is there can stay.
-    let is_compatible = log.schema.as_ref().is_none_or(|known| joined(Some(known), &content.schema).is_ok());
+    let is_compatible = log.schema.as_ref().is_none_or(|known| has_types_of(Some(known), &content.schema));
     let segments: HashMap<&str, &PublishedSegment> =
         content.segments.iter().map(|segment| (segment.id.as_str(), segment)).collect();
     // Files that leave the table, or stay with other rows left out.
@@ -121,7 +121,7 @@ pub(crate) fn version_of(
     if is_same {
         return Ok(Next { actions: None, version });
     }
-    let mut actions = vec![json!({"commitInfo": {"timestamp": now, "operation": "WRITE", "engineInfo": "Ebbtide"}})];
+    let mut actions = Vec::new();
     if log.next == 0 {
         let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
             "writerFeatures": ["deletionVectors"]});
@@ -143,7 +143,7 @@ pub(crate) fn version_of(
         MADE_AT: Timestamp::from_millis(now).to_string(), HIDES_BEFORE: content.hides_before.to_string()});
     actions.push(json!({"metaData": metadata}));
     actions.extend(changes);
-    Ok(Next { actions: Some(lines(&actions)), version })
+    Ok(Next { actions: Some(log.entry("WRITE", &actions, now)), version })
 }
 
 /// The newest version of a table, as its log tells.

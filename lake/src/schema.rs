@@ -2,12 +2,22 @@
 
 use ebbtide::buckets::{FieldType, Schema};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// The fields of a table after files with these fields were added to it. `known` is the text of the schema before.
 ///
 /// # Errors
-/// A field that had another type, in words for people.
+/// A field that had another type, or that differs only in case from another one, in words for people.
 pub(crate) fn joined(known: Option<&str>, schema: &Schema) -> Result<String, String> {
+    text(with(known, schema)?)
+}
+
+/// Whether fields of a table that these are too have the same types.
+pub(crate) fn has_types_of(known: Option<&str>, schema: &Schema) -> bool {
+    with(known, schema).is_ok()
+}
+
+fn with(known: Option<&str>, schema: &Schema) -> Result<Vec<Value>, String> {
     let mut fields: Vec<Value> = match known.map(serde_json::from_str::<Value>) {
         Some(Ok(mut known)) => match known["fields"].take() {
             Value::Array(fields) => fields,
@@ -17,12 +27,38 @@ pub(crate) fn joined(known: Option<&str>, schema: &Schema) -> Result<String, Str
         None => Vec::new(),
     };
     join(&mut fields, fields_of(schema), "")?;
-    Ok(json!({"type": "struct", "fields": fields}).to_string())
+    Ok(fields)
 }
 
 /// The fields of a table whose files all have these or fewer.
-pub(crate) fn text_of(schema: &Schema) -> String {
-    json!({"type": "struct", "fields": fields_of(schema)}).to_string()
+///
+/// # Errors
+/// Fields that differ only in case, in words for people.
+pub(crate) fn text_of(schema: &Schema) -> Result<String, String> {
+    text(fields_of(schema))
+}
+
+fn text(fields: Vec<Value>) -> Result<String, String> {
+    let ty = json!({"type": "struct", "fields": fields});
+    match one_but_for_case(&ty, "") {
+        Some((one, other)) => Err(format!(
+            "the fields '{one}' and '{other}' differ only in case, and programs that read a table take them for one: copy the \
+             measurements to a collection in which one of them has another name"
+        )),
+        None => Ok(ty.to_string()),
+    }
+}
+
+/// Two fields of a type whose names differ only in case.
+fn one_but_for_case(ty: &Value, path: &str) -> Option<(String, String)> {
+    let mut names: HashMap<String, String> = HashMap::new();
+    ty["fields"].as_array()?.iter().find_map(|field| {
+        let name = format!("{path}{}", field["name"].as_str()?);
+        match names.insert(name.to_lowercase(), name.clone()) {
+            Some(other) => Some((other, name)),
+            None => one_but_for_case(&field["type"], &format!("{name}.")),
+        }
+    })
 }
 
 fn join(known: &mut Vec<Value>, added: Vec<Value>, path: &str) -> Result<(), String> {
@@ -72,7 +108,10 @@ pub(crate) fn check(schema: &Schema) -> Result<(), String> {
     let meta = schema.meta.iter().zip(&schema.meta_type);
     let fields = schema.fields.iter().map(|(name, ty)| (name, ty));
     match meta.chain(fields).find_map(|(name, ty)| without_members(name, ty)) {
-        Some(path) => Err(format!("field '{path}' is an object without members, which a table cannot have")),
+        Some(path) => Err(format!(
+            "field '{path}' is an object without members, which a table cannot have: it can once a measurement has a \
+             member there"
+        )),
         None => Ok(()),
     }
 }

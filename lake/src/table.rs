@@ -4,10 +4,11 @@ mod published;
 
 use crate::checkpoint;
 use crate::file::{hex, of_segment};
+use crate::folder::is_temporary;
 use crate::log::{Checkpoint, Log, name_of, owned_by, version_in};
 use crate::publish::{Uploads, newest, published_by, version_of};
 use crate::reader::{FileCache, open, read};
-use crate::schema::{check, joined};
+use crate::schema::{check, has_types_of, joined};
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
 use ebbtide::buckets::{EncodedSegment, ReadAt, Schema};
@@ -219,7 +220,9 @@ impl ArchivePlace for Table {
         loop {
             self.refresh(&mut log, None)?;
             self.check_claim(&log, claim).map_err(|error| self.refusal(error))?;
-            let schema = joined(None, &claim.schema)?;
+            // Only the first claim has the fields: a later one must not depend on them.
+            let first = (log.next == 0).then(|| joined(None, &claim.schema)).transpose();
+            let schema = first.map_err(|what| self.error(&what))?.unwrap_or_default();
             let of = owned_by(&claim.identity, claim.collection);
             let content = log.claim(&of, claim.owner, schema, self.store.now());
             if self.put_archived(&mut log, &content)? {
@@ -236,7 +239,7 @@ impl ArchivePlace for Table {
     }
 
     fn has_types_of(&self, schema: &Schema) -> bool {
-        joined(self.log.lock().schema.as_deref(), schema).is_ok()
+        has_types_of(self.log.lock().schema.as_deref(), schema)
     }
 
     fn file(
@@ -377,6 +380,7 @@ impl ArchivePlace for Table {
     fn vacuum(&self) -> Result<u64, SinkError> {
         // The log is read after the listing: what is committed in between is named.
         let listed = self.store.list("")?;
+        let of_log = self.store.list(checkpoint::FOLDER)?;
         let mut log = self.log.lock();
         self.refresh_newest(&mut log)?;
         let oldest = self.store.now().saturating_sub(UNNAMED_FOR);
@@ -384,10 +388,12 @@ impl ArchivePlace for Table {
             let number = name.strip_suffix(".parquet").and_then(|name| name.get(..32)).unwrap_or_default();
             !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
-        let unneeded = listed.iter().filter(|o| is_file(&o.name) && o.modified < oldest && !log.needs(&o.name, oldest));
+        let is_unneeded = |name: &str| is_temporary(name) || (is_file(name) && !log.needs(name, oldest));
+        let unneeded = listed.into_iter().filter(|o| o.modified < oldest && is_unneeded(&o.name)).map(|o| o.name);
+        let of_log = of_log.into_iter().filter(|o| o.modified < oldest && is_temporary(&o.name));
         let mut removed = 0;
-        for object in unneeded {
-            self.store.delete(&object.name)?;
+        for name in unneeded.chain(of_log.map(|o| format!("{}/{}", checkpoint::FOLDER, o.name))) {
+            self.store.delete(&name)?;
             removed += 1;
         }
         Ok(removed)
@@ -395,7 +401,23 @@ impl ArchivePlace for Table {
 
     fn verify(&self, version: u64) -> Result<Vec<String>, SinkError> {
         let mut faults = Vec::new();
-        for file in self.files(version)? {
+        // From the first entry on, if it is there: a checkpoint is read in the place of those before it.
+        let mut log = Log::default();
+        let is_whole = self.store.get(&name_of(0))?.is_some();
+        while is_whole && faults.is_empty() && log.next <= version {
+            let name = name_of(log.next);
+            let entry = self.store.get(&name)?.ok_or_else(|| format!("{name} is missing"));
+            faults.extend(entry.and_then(|content| log.apply(&content)).err());
+        }
+        let files = match self.files(version) {
+            // Why was said of the log already.
+            Err(_) if !faults.is_empty() => Vec::new(),
+            files => files?,
+        };
+        if is_whole && faults.is_empty() && log.files(version) != files {
+            faults.push("a checkpoint of the log says something else than the log: remove it".to_owned());
+        }
+        for file in files {
             match self.store.get(&file.name)? {
                 None => faults.push(format!("{} is missing, with {} measurements", file.name, file.rows)),
                 Some(content) if crc32fast::hash(&content) != file.checksum => {

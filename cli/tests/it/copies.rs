@@ -98,17 +98,37 @@ fn a_database_that_is_read_only_is_not_detached() {
 }
 
 #[test]
-fn a_copy_is_kept_out_of_the_folder_of_its_database() {
+fn copies_and_tables_are_kept_out_of_the_folder_of_their_database_and_of_other_tables() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| inside(folder.path(), args, "");
     assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
     std::fs::create_dir(folder.path().join("other")).unwrap();
     std::fs::create_dir(folder.path().join("ebbtide-data/kept")).unwrap();
+    let url = |place: &str| format!("file://{}", folder.path().join(place).display());
+    let expire = |place: &str| format!("ALTER COLLECTION doors EXPIRE AFTER 1 HOUR INTO '{}'", url(place));
+    let publish = |place: &str| format!("PUBLISH doors TO '{}'", url(place));
+    let refuses = |statement: &str, what: &str| {
+        let refused = run(&["sql", statement]);
+        assert!(refused.code == 1 && refused.stderr.contains(what), "{statement}: {}", refused.stderr);
+    };
     for place in ["ebbtide-data", "ebbtide-data/copy", "ebbtide-data/kept", "other/../ebbtide-data"] {
-        let url = format!("file://{}", folder.path().join(place).display());
+        for statement in [expire(place), publish(place)] {
+            refuses(&statement, "is in the folder of the database");
+        }
+        let url = url(place);
         let refused = run(&["ship", "--to", &url, "--once"]);
-        assert!(refused.code == 2 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);
+        assert!(refused.code == 1 && refused.stderr.contains("is in the folder of the database"), "{}", refused.stderr);
     }
-    let url = format!("file://{}", folder.path().join("copy").display());
-    assert_eq!(run(&["ship", "--to", &url, "--once"]).code, 0);
+    refuses(&publish(""), "ebbtide-data, in it");
+    assert_eq!(run(&["sql", &publish("table")]).code, 0);
+    refuses(&expire("table/x"), "is in a folder with a table or a copy");
+    refuses(&expire("table/"), "where collection 'doors' has a table");
+    assert_eq!(run(&["sql", &expire("archives/of/doors")]).code, 0);
+    refuses(&publish("archives/of"), "where collection 'doors' has a table");
+    let refused = run(&["ship", "--to", &url("table/copy"), "--once"]);
+    assert!(refused.stderr.contains("is in a folder with a table or a copy"), "{}", refused.stderr);
+    assert_eq!(run(&["ship", "--to", &url("copy"), "--once"]).code, 0);
+    refuses(&publish("copy/table"), "is in a folder with a table or a copy");
+    // What is there already can be changed.
+    assert_eq!(run(&["sql", &format!("{} EVERY 5 MINUTES", publish("table"))]).code, 0);
 }

@@ -129,7 +129,7 @@ fn what_is_wrong_is_said_before_a_door_opens() {
     }
     let within = format!("file://{}", folder.path().join("db/copy").display());
     let refused = inside(folder.path(), &["--db", "db", "serve", "--mongodb", "0", "--ship-to", &within], "");
-    assert!(refused.code == 2 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);
+    assert!(refused.code == 1 && refused.stderr.contains("in the folder of the database"), "{}", refused.stderr);
     std::fs::create_dir(folder.path().join("shared")).unwrap();
     for (args, what) in [
         (vec!["--client-folder", "."], "the database, "),

@@ -444,6 +444,28 @@ fn allowed(shipped: &Shipped) -> Worker {
 }
 
 #[test]
+fn subqueries_for_single_values_are_answered_with_workers() {
+    let shipped = days();
+    let worker = allowed(&shipped);
+    let statements = [
+        "SELECT count(*) AS n FROM doors WHERE opened > (SELECT avg(opened) FROM doors)",
+        "SELECT door, sum(opened) - (SELECT min(opened) FROM doors WHERE door = 'd1') AS s FROM doors GROUP BY door ORDER BY door",
+        "SELECT (SELECT max(t) FROM doors) AS t, (SELECT count(*) FROM doors) AS n",
+        SUMS,
+    ];
+    let ask = |statements: &[&str], args: &[&str]| shipped.ask(statements, THEN, args);
+    let shared = ask(&statements, &["--workers", &worker.address]).unwrap();
+    for ((statement, alone), shared) in statements.iter().zip(ask(&statements, &[]).unwrap()).zip(shared) {
+        agree(statement, alone, shared);
+    }
+    let of_many = "SELECT (SELECT opened FROM doors) AS opened";
+    for args in [&[][..], &["--workers", &worker.address]] {
+        let error = ask(&[of_many], args).unwrap_err();
+        assert!(error.contains("more than one row"), "{error}");
+    }
+}
+
+#[test]
 fn a_worker_that_is_gone_is_an_error_with_its_address() {
     let shipped = days();
     let mut workers: Vec<Worker> = (0..3).map(|_| allowed(&shipped)).collect();

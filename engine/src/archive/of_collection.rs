@@ -1,5 +1,6 @@
 //! The archives of a collection: its own, and those of its indexes.
 
+use super::apart::{check_folder, check_places};
 use super::index::IndexArchive;
 use super::{ArchiveNumber, ArchiveRecord, Intent};
 use crate::error::{Error, Result};
@@ -7,6 +8,7 @@ use crate::manifest::Op;
 use crate::state::{CollectionState, State};
 use ebbtide_ttl::{COLLECTION_RULE, Code, RuleChange, RuleSpec};
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// An archive of a collection.
@@ -139,11 +141,12 @@ fn no_archive(index: &str) -> Error {
     Error::new(Code::InvalidOptions, what)
 }
 
-/// Refuses an edit after which two archives would have one URL: each needs a table of its own.
-pub(crate) fn check_unshared(state: &State, name: &str, ops: &[Op]) -> Result<()> {
-    let present = state.collections.get(name).map(|collection| collection.index_archives.of.clone());
-    let mut of_indexes = present.unwrap_or_default();
-    let mut own = state.collections.get(name).and_then(|collection| collection.options.expire_into.clone());
+/// Refuses an edit after which two archives would have one URL, or a new one would be within another place or the folder of the
+/// database: each needs a table of its own.
+pub(crate) fn check_unshared((state, database): (&State, &Path), name: &str, ops: &[Op]) -> Result<()> {
+    let present = state.collections.get(name);
+    let mut of_indexes = present.map(|collection| collection.index_archives.of.clone()).unwrap_or_default();
+    let mut own = present.and_then(|collection| collection.options.expire_into.clone());
     for op in ops {
         match op {
             Op::SetExpireInto { url, .. } => own.clone_from(url),
@@ -160,7 +163,12 @@ pub(crate) fn check_unshared(state: &State, name: &str, ops: &[Op]) -> Result<()
         let taken_by = match state.collections.values().find(of_other) {
             Some(other) => format!("collection '{}' has this archive", other.name),
             None if !urls.insert(url) => format!("two archives of collection '{name}' have one URL"),
-            None => continue,
+            None if present.is_some_and(|collection| collection.archive_at(url).is_some()) => continue,
+            None => {
+                check_folder(database, url)?;
+                check_places(state, url)?;
+                continue;
+            }
         };
         let what = format!("{taken_by}: each needs a place of its own");
         return Err(Error::new(Code::InvalidOptions, what));

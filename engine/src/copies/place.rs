@@ -29,6 +29,7 @@ impl CopyPlace {
     /// Ships the database, step by step.
     pub(crate) fn shipper(self, options: ShipOptions) -> Result<Shipper> {
         let store = self.store()?;
+        crate::archive::apart::check_folder(&self.dir, &self.url)?;
         Ok(Shipper::new((self.fs, self.clock, self.dir), (&self.url, store), options))
     }
 }

@@ -1,6 +1,7 @@
 //! Makes the versions of published tables.
 
 use super::{OwnerNumber, Publication, PublicationInfo, PublicationRecord, PublishedVersion, Status};
+use crate::archive::apart::{check_folder, check_places};
 use crate::archive::{ArchivePlace, ArchivePlaces, check_url};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -101,6 +102,10 @@ pub(crate) fn publish_to(
             let (other, _) = named(&state, &other.name);
             let what = format!("collection '{other}' has a table there: each table needs a place of its own");
             return Err(Error::new(Code::InvalidOptions, what));
+        }
+        if before.is_none() {
+            check_folder(&engine.dir, url)?;
+            check_places(&state, url)?;
         }
         let (is_moved, before) = (before.is_none(), collection.publication.as_deref().cloned());
         let (slot, is_new) = (collection.publishing.clone(), collection.publication.as_deref() != Some(&record));

@@ -1,6 +1,6 @@
 //! What is moved to an archive: each measurement is in one of both places at every moment, whatever fails.
 
-use crate::world::{HOUR, OTHER, ROOT, World, at, reading};
+use crate::world::{HOUR, OTHER, ROOT, World, at, reading, without_proof};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::error::ArrowError;
 use ebbtide::buckets::{times, value_at};
@@ -584,18 +584,72 @@ fn vacuum_removes_what_no_version_names_and_verify_finds_damage() {
     world.clock.set(at(2 * HOUR));
     db.sweep().unwrap();
     let left = format!("{}.parquet", "0".repeat(32));
-    world.store.tamper(&left, bytes::Bytes::from_static(b"left over"));
+    let left = [left.as_str(), ".7-0.tmp", "_delta_log/.7-12.tmp"];
+    let others = ["notes.tmp", ".7-x.tmp", "_delta_log/.tmp"];
+    for name in left.iter().chain(&others) {
+        world.store.tamper(name, bytes::Bytes::from_static(b"left over"));
+    }
     let place = SimLake::new(&world.store).open("").unwrap();
     assert_eq!(place.vacuum().unwrap(), 0, "it may be part of a commit that is being made");
     world.store.advance(2 * 3_600_000);
-    assert_eq!(place.vacuum().unwrap(), 1);
-    assert!(!world.store.names().contains(&left));
+    assert_eq!(place.vacuum().unwrap(), 3);
+    let names = world.store.names();
+    assert!(left.iter().all(|name| !names.iter().any(|present| present == name)), "{names:?}");
+    assert!(others.iter().all(|name| names.iter().any(|present| present == name)), "{names:?}");
     assert_eq!(all(&db), numbers(0..30));
     let version = db.snapshot().collection("weather").unwrap().archives()[0].version;
     assert_eq!(place.verify(version.unwrap()).unwrap(), Vec::<String>::new());
     let name = world.store.names().into_iter().find(|name| name.ends_with(".parquet")).unwrap();
     world.store.tamper(&name, bytes::Bytes::from_static(b"something else"));
     assert_eq!(place.verify(version.unwrap()).unwrap(), [format!("{name} is damaged, with 30 measurements")]);
+}
+
+#[test]
+fn an_entry_of_the_log_that_is_empty_cut_off_or_another_one_is_an_error() {
+    use ebbtide::ArchivePlaces;
+    for is_proved in [true, false] {
+        let world = World::new(SimStore::new(1, 0));
+        let db = world.open();
+        let c = db.create_collection("weather", options().keep_seconds(10 * HOUR)).unwrap();
+        for (hour, v) in [(0, 0), (4, 1), (9, 2)] {
+            c.insert_documents(&[reading(hour * HOUR, v)]).unwrap();
+            world.clock.set(at((hour + 2) * HOUR));
+            db.sweep().unwrap();
+        }
+        let version = db.snapshot().collection("weather").unwrap().archives()[0].version.unwrap();
+        drop((c, db));
+        let log: Vec<String> = world.store.names().into_iter().filter(|name| name.ends_with(".json")).collect();
+        if !is_proved {
+            log.iter().for_each(|name| without_proof(&world.store, name));
+        }
+        // A claim, three files and one that was removed.
+        assert_eq!((log.len(), both(&world.open()).unwrap()), (5, (vec![], numbers(1..3))));
+        let contents: Vec<bytes::Bytes> = log.iter().map(|name| world.store.content(name).unwrap()).collect();
+        for (name, content) in log.iter().zip(&contents) {
+            let mut damages = vec![bytes::Bytes::new(), bytes::Bytes::from_static(b"\n")];
+            damages.extend(contents.iter().filter(|other| *other != content).cloned());
+            if is_proved {
+                let first = content.iter().position(|byte| *byte == b'\n').unwrap();
+                damages.extend([content.slice(..first), content.slice(..=first)]);
+            }
+            for damage in damages {
+                world.store.tamper(name, damage);
+                let error = both(&world.open()).unwrap_err().to_string();
+                // Without proofs it may be a later one that does not follow.
+                let named = if is_proved { name.as_str() } else { ".json" };
+                assert!(error.contains(&format!("{named} is damaged: it")), "{name}, {is_proved}: {error}");
+                let faults = SimLake::new(&world.store).open("").unwrap().verify(version).unwrap();
+                assert!(faults.len() == 1 && faults[0].contains(&format!("{named} is damaged")), "{faults:?}");
+            }
+            // Nothing is dropped meanwhile.
+            let db = world.open();
+            db.sweep().unwrap();
+            assert!(state_of(&db).contains("is damaged"), "{}", state_of(&db));
+            drop(db);
+            world.store.tamper(name, content.clone());
+            assert_eq!(both(&world.open()).unwrap(), (vec![], numbers(1..3)));
+        }
+    }
 }
 
 #[test]

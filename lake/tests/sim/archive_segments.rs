@@ -1,7 +1,7 @@
 //! Archives whose files are read as segments.
 
 use crate::archive::{all, archived, filled, numbers, options, state_of, values};
-use crate::world::{HOUR, World, at, reading};
+use crate::world::{HOUR, World, at, reading, without_proof};
 use arrow::array::{ArrayRef, RecordBatch};
 use ebbtide::buckets::value_at;
 use ebbtide::ttl::{Code, Value};
@@ -101,6 +101,7 @@ fn an_archive_with_files_that_are_no_segments_is_read_row_by_row() {
     db.sweep().unwrap();
     drop(db);
     for name in world.store.names().iter().filter(|name| name.ends_with(".json")) {
+        without_proof(&world.store, name);
         let content = String::from_utf8(world.store.content(name).unwrap().to_vec()).unwrap();
         world.store.tamper(name, content.replace("\"ebbtide.summary\"", "\"other\"").into());
     }
@@ -171,6 +172,39 @@ fn an_object_without_members_stays_here_and_what_was_kept_for_long_enough_still_
     world.clock.set(at(11 * HOUR));
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(1..3), 0));
+    // With a member it can be moved.
+    let Value::Object(mut members) = reading(4 * HOUR, 3) else { panic!("a reading is an object") };
+    let by = Value::Object(vec![("name".into(), Value::from("x"))]);
+    members.push(("note".into(), Value::Object(vec![("by".into(), by)])));
+    db.collection("weather").unwrap().insert_documents(&[Value::Object(members)]).unwrap();
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(1..4), 3));
+}
+
+#[test]
+fn fields_that_differ_only_in_case_stay_here_and_are_not_published() {
+    let object = |members: &[&str]| Value::Object(members.iter().map(|name| ((*name).into(), Value::Int(1))).collect());
+    for (name, value, fields) in [
+        ("V", Value::Int(1), "'v' and 'V'"),
+        ("T", Value::Int(1), "'t' and 'T'"),
+        ("o", object(&["one", "ÄB", "äb"]), "'o.ÄB' and 'o.äb'"),
+    ] {
+        let world = World::new(SimStore::new(1, 0));
+        let db = world.open();
+        let c = db.create_collection("weather", options()).unwrap();
+        let Value::Object(mut members) = reading(0, 0) else { panic!("a reading is an object") };
+        members.push((name.into(), value));
+        c.insert_documents(&[Value::Object(members)]).unwrap();
+        let why = format!("the fields {fields} differ only in case");
+        let error = db.publish("weather", "s3://sim/table", 60).unwrap_err().to_string();
+        assert!(error.contains(&why), "{error}");
+        assert!(db.publications().is_empty());
+        world.clock.set(at(2 * HOUR));
+        db.sweep().unwrap();
+        assert_eq!(all(&db), numbers(0..1));
+        assert!(state_of(&db).contains(&why), "{}", state_of(&db));
+        assert_eq!(world.store.names(), Vec::<String>::new());
+    }
 }
 
 #[test]
@@ -183,6 +217,7 @@ fn what_the_log_says_of_a_segment_is_compared_with_the_file() {
     let log = || world.store.names().into_iter().filter(|name| name.ends_with(".json"));
     let of_log = |name: &str| String::from_utf8(world.store.content(name).unwrap().to_vec()).unwrap();
     let name = log().find(|name| of_log(name).contains("ebbtide.summary")).unwrap();
+    without_proof(&world.store, &name);
     let content = of_log(&name);
     // The log against itself, and against the file.
     for (changes, what) in [

@@ -65,9 +65,11 @@ async fn distributed(
     }
     if let Some(pinned) = Pinned::of(context, local.config_options()) {
         let shared = for_workers(workers, &pinned, &local, is_analyze)?;
-        let physical = shared.query_planner().create_physical_plan(plan, &shared).await?;
-        if can_be_sent(&physical, shared.config())? {
-            return Ok((physical, shared.task_ctx()));
+        // Some plans have no form for workers, such as those with subqueries for single values.
+        match shared.query_planner().create_physical_plan(plan, &shared).await {
+            Ok(physical) if can_be_sent(&physical, shared.config())? => return Ok((physical, shared.task_ctx())),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "the query runs without workers"),
         }
     }
     let physical = local.query_planner().create_physical_plan(plan, &local).await?;
