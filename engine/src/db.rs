@@ -543,11 +543,12 @@ impl Database {
         self.engine.make_room()
     }
 
-    /// Why nothing more can be written, if that is so: after a write of which it is not known what of it is on disk. What is
-    /// stored can still be read; opening the database again finds out.
+    /// Why writes fail, if they do: after a write of which it is not known what of it is on disk, all do; what is stored can still
+    /// be read, and opening the database again finds out. Or [`Code::OutOfDiskSpace`], for a minute after a write that failed so
+    /// unless one succeeds.
     #[must_use]
     pub fn write_failure(&self) -> Option<Error> {
-        self.engine.poisoned()
+        self.engine.write_failure()
     }
 
     /// The pass of the sweeper that is running, if one is.

@@ -27,6 +27,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// After this time without a write that failed for lack of space another one may find some.
+const NO_SPACE_KNOWN: Duration = Duration::from_secs(60);
+
 /// The log, and how far it is written and synced.
 pub(crate) struct Log {
     pub(crate) writer: Option<LogWriter>,
@@ -59,6 +62,8 @@ pub(crate) struct Engine {
     /// Archives and tables that could not be written to.
     pub(crate) failing: Failing,
     poison: Mutex<Option<Error>>,
+    /// When a write failed last for lack of space, and how, if none succeeded since.
+    no_space: Mutex<Option<(Duration, Error)>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -111,6 +116,7 @@ impl Engine {
             copies: CopiesStatus::default(),
             failing: Failing::default(),
             poison: Mutex::new(None),
+            no_space: Mutex::new(None),
             lock: Mutex::new(opened.lock),
         }
     }
@@ -169,6 +175,32 @@ impl Engine {
 
     pub(crate) fn poisoned(&self) -> Option<Error> {
         self.poison.lock().clone()
+    }
+
+    /// Why writes fail: they are disabled, or the last one failed for lack of space not long ago. After a while without writes
+    /// another one may find that there is space again.
+    pub(crate) fn write_failure(&self) -> Option<Error> {
+        let is_recent = |at: Duration| self.clock.monotonic().saturating_sub(at) < NO_SPACE_KNOWN;
+        let full = || self.no_space.lock().as_ref().filter(|(at, _)| is_recent(*at)).map(|(_, error)| error.clone());
+        self.poisoned().or_else(full)
+    }
+
+    /// Notes that a write failed, if that was for lack of space.
+    pub(crate) fn note_refusal(&self, error: &Error) {
+        if error.code() == Code::OutOfDiskSpace {
+            let before = self.no_space.lock().replace((self.clock.monotonic(), error.clone()));
+            if before.is_none() {
+                tracing::error!(%error, "writes fail until there is space on the disk");
+            }
+        }
+    }
+
+    /// Notes that a write had space.
+    pub(crate) fn note_space(&self) {
+        let before = self.no_space.lock().take();
+        if before.is_some() {
+            tracing::info!("there is space on the disk for writes again");
+        }
     }
 
     /// Ends all writing: answers waiting inserts, syncs what was acknowledged, and releases the folder.

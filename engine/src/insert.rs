@@ -232,6 +232,9 @@ impl Engine {
         let tickets = group.iter().map(|pending| pending.ticket.clone()).collect();
         let mut guard = LeaderGuard { engine: self, tickets, own: ticket.number };
         let outcome = self.write_group(group);
+        if let Err(error) = &outcome {
+            self.note_refusal(error);
+        }
         self.inserts.decide(std::mem::take(&mut guard.tickets), outcome, ticket.number)
     }
 
@@ -419,6 +422,7 @@ impl Engine {
             log.last_sync = now;
         }
         log.next_seq = last_seq + 1;
+        self.note_space();
         Ok(())
     }
 
@@ -436,7 +440,7 @@ impl Engine {
         if !self.is_full() {
             return Ok(());
         }
-        crate::seal::flush(self, &guard, None)
+        crate::seal::flush(self, &guard, None).inspect_err(|error| self.note_refusal(error))
     }
 }
 

@@ -666,3 +666,25 @@ fn a_log_that_a_failed_sync_lost_is_written_anew_though_the_disk_is_full_at_firs
         assert_eq!(count(&db), kept, "step {step}");
     }
 }
+
+/// A full disk refused every write, and nothing but the errors of the writers told of it.
+#[test]
+fn a_full_disk_is_told_of_until_a_write_succeeds_or_none_was_tried_for_a_while() {
+    let (fs, clock) = (SimFs::new(ROOT), VirtualClock::new(at(0)));
+    let db = open(&fs, &clock, Settings::default()).unwrap();
+    let c = made(&db, CollectionOptions::new("t"));
+    let is_full = || db.write_failure().map(|error| error.code()) == Some(Code::OutOfDiskSpace);
+    let fail = || {
+        fs.fail_op(fs.mutating_ops(), Fault { kind: FaultKind::Enospc, repeat: Repeat::Once });
+        let error = c.insert_documents(&[row(1, 1)]).unwrap_err();
+        assert_eq!(error.code(), Code::OutOfDiskSpace);
+    };
+    fail();
+    assert!(is_full());
+    c.insert_documents(&[row(1, 1)]).unwrap();
+    assert!(db.write_failure().is_none());
+    fail();
+    assert!(is_full());
+    clock.set(at(120_000));
+    assert!(db.write_failure().is_none());
+}

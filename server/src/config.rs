@@ -197,10 +197,10 @@ impl Config {
             ("sql_memory_bytes", settings.sql_memory_bytes as u64),
             ("statement_seconds", settings.statement_max.map_or(1, |time| time.as_secs())),
         ];
-        match limits.into_iter().find(|(_, value)| *value == 0) {
-            Some((name, _)) => Err(format!("{name} of [limits] is 0: give at least 1, or leave it out")),
-            None => Ok(()),
+        if let Some((name, _)) = limits.into_iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{name} of [limits] is 0: give at least 1, or leave it out"));
         }
+        settings.check_times()
     }
 
     /// The settings that it gives. Neither port is open unless it is named.
@@ -283,6 +283,10 @@ mod tests {
             ("[tls]\ncert = \"a\"\n", "key"),
             ("[limits]\nconnections = 0\n", "at least 1"),
             ("[limits]\nmessage_bytes = 5\n", "message_bytes"),
+            ("[limits]\nstatement_seconds = 9223372036854775807\n", "statement_seconds of [limits] is more"),
+            ("[limits]\nstall_seconds = 315360001\n", "stall_seconds of [limits] is more"),
+            ("[limits]\nlogin_delay_milliseconds = 9223372036854775807\n", "login_delay_milliseconds"),
+            ("grace_seconds = 315360001\n", "grace_seconds is more"),
             ("[limits]\nmessage_memory_bytes = 5\n", "message_memory_bytes"),
             ("db = \"a\"\ndbs = \"b\"\n", "both"),
             ("[autocreate]\nprecision = \"s\"\n", "precision"),

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::frame::{self, HEADER_BYTES, Header, Message, ReplyTo};
-use crate::shared::{MEMORY_UNIT, Shared, add, is_stopped};
+use crate::shared::{Shared, add, aside, is_stopped};
 use crate::{dispatch, login};
 use bson::RawDocumentBuf;
 use std::io;
@@ -102,9 +102,9 @@ impl<'a> Input<'a> {
                 timeout(shared.settings.stall_max, reserve).await.map_err(|_| stalled())??;
             }
             let read = stream.read_buf(&mut self.buffer);
-            // A client may idle between messages, not within one.
+            // A client may idle between messages, not within one, nor before its login.
             let read = match have {
-                0 => read.await?,
+                0 if !login::is_stranger(shared, client) => read.await?,
                 _ => timeout(shared.settings.stall_max, read).await.map_err(|_| stalled())??,
             };
             if read == 0 {
@@ -117,8 +117,7 @@ impl<'a> Input<'a> {
     /// Makes space for more bytes, once the memory of all connections allows it.
     async fn reserve(&mut self, more: usize, shared: &'a Shared) -> io::Result<()> {
         if self.buffer.capacity() > 0 {
-            let units = u32::try_from(more.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
-            self.permits.push(shared.memory.acquire_many(units).await.map_err(io::Error::other)?);
+            self.permits.push(shared.memory.acquire_many(shared.units(more)).await.map_err(io::Error::other)?);
         }
         self.buffer.reserve_exact(more);
         Ok(())
@@ -148,16 +147,17 @@ fn stalled() -> io::Error {
 
 /// Runs the command of a message; its reply, unless none is wanted.
 async fn replied(message: &Message<'_>, client: &Client, shared: &Shared) -> io::Result<Option<RawDocumentBuf>> {
-    if dispatch::is_proof(message) {
-        let turn = shared.gate.turn(client.peer.ip(), shared.now());
-        tokio::time::sleep(turn.ok_or_else(|| io::Error::other("too many logins wait"))?).await;
-    }
+    let turn = match dispatch::is_proof(message) {
+        true => Some(shared.turn(client.peer.ip()).await.ok_or_else(|| io::Error::other("too many logins wait"))?),
+        false => None,
+    };
     let run = || dispatch::run(shared, client, message);
     let reply = match dispatch::is_quick(message) {
         true => run(),
         // The others take long, or wait for the disk.
         false => tokio::task::block_in_place(run),
     };
+    drop(turn);
     if client.take_refusal() {
         tokio::time::sleep(shared.gate.delay()).await;
     }
@@ -180,11 +180,11 @@ async fn answer(
     if more > STRANGER_BYTES_MAX && login::is_stranger(shared, client) {
         return Err(large());
     }
-    let units = more.div_ceil(MEMORY_UNIT);
-    let memory = shared.memory.acquire_many(u32::try_from(units).unwrap_or(u32::MAX));
+    let memory = shared.memory.acquire_many(shared.units(more));
     let _memory = timeout(shared.settings.stall_max, memory).await.map_err(|_| stalled())?.map_err(io::Error::other)?;
-    let unpacked = frame::unpacked(message).map_err(invalid)?;
-    let reply = match Message::parse(unpacked.bytes()) {
+    let unpacked = aside(more, || frame::unpacked(message)).map_err(invalid)?;
+    // To look at bytes, or to copy them, takes much less time than to compress them.
+    let reply = match aside(unpacked.bytes().len() / 16, || Message::parse(unpacked.bytes())) {
         Ok(message) => replied(&message, client, shared).await?,
         Err(error) => {
             let told = error.of_client().ok_or_else(|| invalid(error))?;
@@ -193,7 +193,8 @@ async fn answer(
         }
     };
     let (Some(reply), Some(to)) = (reply, ReplyTo::of(unpacked.bytes()).map_err(invalid)?) else { return Ok(()) };
-    let frame = frame::reply(to, &reply, unpacked.compressor());
+    let bytes = if unpacked.compressor().is_some() { reply.as_bytes().len() } else { reply.as_bytes().len() / 16 };
+    let frame = aside(bytes, || frame::reply(to, &reply, unpacked.compressor()));
     drop(reply);
     for chunk in frame.chunks(CHUNK) {
         timeout(shared.settings.stall_max, stream.write_all(chunk)).await.map_err(|_| stalled())??;

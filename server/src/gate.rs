@@ -10,9 +10,11 @@ use crate::error::Failure;
 use crate::scram::Verifier;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// An address from which no login was refused for this long is as good as a new one.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
@@ -21,12 +23,29 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Addresses that are remembered; what comes on top is counted as one.
 const ADDRESSES_MAX: usize = 10_000;
 
+/// Proofs from one source that are looked at at the same time, until one is refused.
+const TOGETHER_MAX: usize = 8;
+/// Places for these; sources whose numbers are the same share them.
+const PLACES: usize = 64;
+
+/// On whose account something is done.
+#[derive(Debug, Clone)]
+pub(crate) enum Actor {
+    /// Anybody, where there are no accounts.
+    Anybody,
+    User(User),
+    /// Whoever has this token.
+    Token(String),
+}
+
 /// Who may do what.
 #[derive(Debug)]
 pub(crate) struct Gate {
     file: Option<AccountsFile>,
     state: RwLock<State>,
     refusals: Mutex<HashMap<IpAddr, Refusals>>,
+    places: Vec<Semaphore>,
+    numbers: RandomState,
     delay: Duration,
 }
 
@@ -50,7 +69,9 @@ struct Refusals {
 impl Gate {
     /// With the accounts of a file. Refused logins cost `delay` and more.
     pub(crate) fn new(file: Option<AccountsFile>, delay: Duration) -> Result<Gate, Failure> {
-        let gate = Gate { file, state: RwLock::default(), refusals: Mutex::default(), delay };
+        let places = (0..PLACES).map(|_| Semaphore::new(TOGETHER_MAX)).collect();
+        let (state, refusals, numbers) = (RwLock::default(), Mutex::default(), RandomState::new());
+        let gate = Gate { file, state, refusals, places, numbers, delay };
         gate.refresh().map(|()| gate)
     }
 
@@ -92,6 +113,15 @@ impl Gate {
         (account.verifier == user.verifier).then_some(account.role)
     }
 
+    /// What an actor may do now.
+    pub(crate) fn role_of(&self, actor: &Actor) -> Option<Role> {
+        match actor {
+            Actor::Anybody => (!self.needs_login()).then_some(Role::Admin),
+            Actor::User(user) => self.role(user),
+            Actor::Token(token) => self.by_token(token).map(|(_, role)| role),
+        }
+    }
+
     /// The user of this name, if there is one, and what is to be shown of the password: for a name without an account something
     /// that looks the same and fits no password. Nothing without accounts.
     pub(crate) fn verifier(&self, name: &str) -> Option<(Option<User>, Verifier)> {
@@ -106,11 +136,11 @@ impl Gate {
         })
     }
 
-    /// What the account with this name and password may do. It takes as long for a name without an account.
-    pub(crate) fn role_by_password(&self, name: &str, password: &str) -> Option<Role> {
+    /// The account with this name and password. It takes as long for a name without an account.
+    pub(crate) fn by_password(&self, name: &str, password: &str) -> Option<User> {
         let (user, verifier) = self.verifier(name)?;
         let is_right = verifier.is_of(password);
-        user.filter(|_| is_right).and_then(|user| self.role(&user))
+        user.filter(|_| is_right)
     }
 
     /// The account that has a token, and what it may do.
@@ -122,6 +152,12 @@ impl Gate {
     /// How long a refused login is kept waiting for its reply.
     pub(crate) fn delay(&self) -> Duration {
         self.delay
+    }
+
+    /// Where the proofs from this address wait for a place.
+    pub(crate) fn place(&self, peer: IpAddr) -> &Semaphore {
+        let number = self.numbers.hash_one(source(peer)) % PLACES as u64;
+        &self.places[number as usize]
     }
 
     /// How long a proof from this address has to wait before it is looked at: after refused ones they are looked at one after

@@ -9,6 +9,7 @@ mod caller;
 mod collections;
 mod failed;
 mod flight;
+mod ipc;
 mod lines;
 mod metrics;
 mod once;

@@ -59,8 +59,8 @@ impl Server {
     /// threads.
     ///
     /// # Errors
-    /// If a port cannot be opened, if a file of the accounts or for TLS cannot be used, or if the address can be reached by
-    /// other hosts and that is not allowed.
+    /// If a port cannot be opened, if a file of the accounts or for TLS cannot be used, if a time is above
+    /// [`Settings::TIME_MOST`], or if the address can be reached by other hosts and that is not allowed.
     pub async fn start(databases: Databases, settings: Settings) -> Result<Server, Failure> {
         Server::open(databases, settings, None).await
     }
@@ -78,6 +78,7 @@ impl Server {
     }
 
     async fn open(databases: Databases, settings: Settings, sql: Option<Arc<dyn Sql>>) -> Result<Server, Failure> {
+        settings.check_times().map_err(Failure::new)?;
         let gate = Gate::new(settings.accounts.clone(), settings.login_delay)?;
         if !settings.listen.is_loopback() && !settings.insecure && !gate.needs_login() {
             let what = format!(

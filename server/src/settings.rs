@@ -119,6 +119,28 @@ impl Settings {
     pub const MESSAGE_BYTES_LEAST: usize = 17 << 20;
     /// [`Settings::message_bytes_max`] is at most this.
     pub const MESSAGE_BYTES_MOST: usize = MESSAGE_BYTES_MAX;
+    /// Each time is at most this: ten years.
+    pub const TIME_MOST: Duration = Duration::from_secs(3650 * 86_400);
+
+    /// Refuses times above [`Settings::TIME_MOST`], by the names that they have in the configuration.
+    pub(crate) fn check_times(&self) -> Result<(), String> {
+        let times = [
+            ("grace_seconds", self.grace),
+            ("stall_seconds of [limits]", self.stall_max),
+            ("cursor_idle_seconds of [limits]", self.cursor_idle_max),
+            ("cursor_lifetime_seconds of [limits]", self.cursor_lifetime_max),
+            ("statement_seconds of [limits]", self.statement_max.unwrap_or_default()),
+            ("write_wait_seconds of [limits]", self.write_wait_max),
+            ("login_delay_milliseconds of [limits]", self.login_delay),
+        ];
+        match times.into_iter().find(|(_, time)| *time > Settings::TIME_MOST) {
+            Some((name, _)) => {
+                let most = Settings::TIME_MOST.as_secs();
+                Err(format!("{name} is more than ten years: give {most} seconds at most"))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for Settings {

@@ -11,11 +11,11 @@ use crate::settings::Settings;
 use crate::sql::Sql;
 use crate::usage::Usage;
 use ebbtide_ttl::{Clock, SystemClock, Timestamp};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// Bytes of one permit for the memory of messages.
 pub(crate) const MEMORY_UNIT: usize = 64 << 10;
@@ -79,6 +79,27 @@ impl Shared {
         self.clock.monotonic()
     }
 
+    /// The units of so many bytes of memory: all that there are at most.
+    pub(crate) fn units(&self, bytes: usize) -> u32 {
+        let most = (self.settings.message_memory_bytes / MEMORY_UNIT).max(1);
+        u32::try_from(bytes.div_ceil(MEMORY_UNIT).min(most)).unwrap_or(u32::MAX)
+    }
+
+    /// Waits for the turn of a proof from this address: it is looked at as long as what is returned is kept. Nothing if too many
+    /// wait.
+    pub(crate) async fn turn(&self, peer: IpAddr) -> Option<SemaphorePermit<'_>> {
+        let place = self.gate.place(peer);
+        let taken = place.acquire().await.ok()?;
+        // Those that had the place before may have been refused.
+        let wait = self.gate.turn(peer, self.now())?;
+        if wait.is_zero() {
+            return Some(taken);
+        }
+        drop(taken);
+        tokio::time::sleep(wait).await;
+        place.acquire().await.ok()
+    }
+
     /// Counts and reports a refused login.
     pub(crate) fn refuse_login(&self, peer: SocketAddr, name: &str) {
         add(&self.counters.logins_refused, 1);
@@ -132,6 +153,12 @@ pub(crate) struct Counters {
 pub(crate) async fn is_stopped(stopped: &mut watch::Receiver<bool>) {
     // An error means that the server is gone.
     let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Work on so many bytes. Other connections need not wait for it unless it is little: handing them to another thread takes
+/// some microseconds.
+pub(crate) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes <= MEMORY_UNIT { work() } else { tokio::task::block_in_place(work) }
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: u64) {

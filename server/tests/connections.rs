@@ -254,6 +254,48 @@ async fn guesses_cost_time_and_tell_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_burst_of_guesses_few_are_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    // Whoever has to wait after a refused login waits for too long.
+    let (running, _) = with_account(folder.path(), Duration::from_secs(40)).await;
+    let mut guesses = Vec::new();
+    for _ in 0..50 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let challenge = begin(&mut stream, "ada").await;
+        let nonce = challenge.split(',').next().unwrap();
+        let payload = binary(format!("c=biws,{nonce},p={}=", "A".repeat(43)).as_bytes());
+        let go_on = rawdoc! { "saslContinue": 1, "$db": "admin", "conversationId": 1, "payload": payload };
+        guesses.push((stream, frame(0, &go_on)));
+    }
+    let (closed, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = tokio::task::JoinSet::new();
+    for (mut stream, guess) in guesses {
+        let closed = closed.clone();
+        waiting.spawn(async move {
+            stream.write_all(&guess).await.unwrap();
+            closed.send(is_closed(&mut stream).await).unwrap();
+        });
+    }
+    // The others are looked at together, or wait for their reply.
+    for _ in 0..50 - 8 {
+        assert_eq!(ends.recv().await, Some(true));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_a_login_a_client_does_not_idle_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AccountsFile::new(folder.path().join(AccountsFile::NAME));
+    file.change(|accounts| accounts.add("ada", Role::Admin, "secret")).unwrap();
+    let stall_max = Duration::from_millis(50);
+    let running = running(Settings { accounts: Some(file), stall_max, ..Settings::default() }).await;
+    let mut silent = TcpStream::connect(running.address).await.unwrap();
+    let mut greeted = ping(running.address).await;
+    assert!(is_closed(&mut silent).await && is_closed(&mut greeted).await);
+    running.server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_with_and_without_an_account_look_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (running, _) = with_account(folder.path(), Duration::ZERO).await;

@@ -457,6 +457,38 @@ async fn posted(address: SocketAddr, path: &str, headers: &str, body: &[u8], sta
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_do_not_come_take_no_memory() {
+    let (most, settings) = (Settings::MESSAGE_BYTES_LEAST, Settings::default());
+    let settings = Settings { message_bytes_max: most, message_memory_bytes: most, ..settings };
+    let (server, address, folder) = running(settings).await;
+    let mut stalled = Vec::new();
+    for length in ["Transfer-Encoding: chunked".to_owned(), format!("Content-Length: {most}")] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("POST /write?db=d HTTP/1.1\r\nHost: localhost\r\nX-Ebbtide: 1\r\n{length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stalled.push(stream);
+    }
+    // Both are known once as many requests were counted.
+    let counted = |page: &str| {
+        let count = page.lines().find_map(|line| line.strip_prefix("ebbtide_server_http_requests_total ")).unwrap();
+        count.parse::<usize>().unwrap()
+    };
+    let mut asked = 1;
+    while counted(&ask(address, "GET /metrics", "Host: localhost\r\n").await.1) < asked + stalled.len() {
+        asked += 1;
+    }
+    posted(address, "/write?db=d", "", b"m v=1", 204).await;
+    // Bytes of a stream of Arrow's that announces more than it has.
+    let arrow = "Content-Type: application/vnd.apache.arrow.stream\r\n";
+    let announced = [&b"\xff\xff\xff\xff\xff\xff\xff\x7f"[..], &[b'a'; 64]].concat();
+    let refused = posted(address, "/collections/m?db=d", arrow, &announced, 400).await;
+    assert!(refused.contains("no complete Arrow stream"), "{refused}");
+    drop(stalled);
+    server.stop().await.unwrap();
+    assert_eq!(counts(&folder, "d"), named(&[("m", 1)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_with_a_key_is_stored_once() {
     let (server, address, folder) = running(Settings::default()).await;
     let key = "Idempotency-Key: 7f3a\r\n";

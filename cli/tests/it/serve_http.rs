@@ -308,6 +308,8 @@ fn a_role_may_do_what_it_says() {
         ("WITH x AS (SELECT 1) INSERT INTO w (t, s) SELECT TIMESTAMP '2024-01-03', 'roof'", 1),
         ("EXPLAIN ANALYZE INSERT INTO w (t, s) VALUES ('2024-01-03', 'roof')", 1),
         ("DELETE FROM w WHERE s = 'yard'", 1),
+        ("COPY (SELECT 1) TO 'x.csv'", 2),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", 2),
         ("CREATE VIEW v AS SELECT 1", 2),
         ("DROP VIEW v", 2),
         ("SELECT * INTO x FROM w", 2),
@@ -374,6 +376,28 @@ fn a_statement_ends_with_its_client_or_the_server() {
     while http.metric("ebbtide_server_sql_running") == 0 {}
     // Other requests are answered meanwhile, and a signal ends all.
     assert_eq!(http.run("SELECT 1 AS one"), json!([{"one": 1}]));
+    http.end();
+}
+
+#[test]
+fn the_statements_of_a_removed_account_end() {
+    let http = weather(&[]);
+    let user = |args: &[&str]| {
+        let args = [&["user"], args, &["--db", "weather"]].concat();
+        assert_eq!(inside(http.folder.path(), &args, "horse\n").code, 0);
+    };
+    for name in ["ada", "eve"] {
+        user(&["add", name, "--role", "read", "--password-file", "-"]);
+    }
+    while http.ask("GET /metrics", "", b"").status == 200 {}
+    let statement = b"SELECT value FROM generate_series(1, 1000000000000)";
+    let mut client = http.connect("POST /sql?format=csv", "Authorization: Bearer ada:horse\r\n", statement);
+    let mut some = vec![0; 1 << 20];
+    client.read_exact(&mut some).unwrap();
+    user(&["remove", "ada"]);
+    // It would go on for days.
+    while client.read(&mut some).is_ok_and(|read| read > 0) {}
+    assert_eq!(http.ask("GET /metrics", "Authorization: Bearer eve:horse\r\n", b"").status, 200);
     http.end();
 }
 

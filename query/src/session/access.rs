@@ -14,8 +14,8 @@ pub enum Access {
     Read,
     /// It inserts, updates or deletes measurements or documents.
     Write,
-    /// It creates, drops or renames collections or views, changes rules, ladders, holds or parameters, or does the work of the
-    /// background.
+    /// It creates, drops or renames collections or views, changes rules, ladders, holds or parameters, writes files, or does the
+    /// work of the background.
     Administer,
 }
 
@@ -68,8 +68,7 @@ pub(super) fn of_sql(statement: &DfStatement) -> Access {
     match statement {
         DfStatement::Statement(parsed) => of_parsed(parsed),
         DfStatement::Explain(explain) => of_sql(&explain.statement),
-        // To a file: nothing of the database changes.
-        DfStatement::CopyTo(_) => Access::Read,
+        // COPY TO, which writes a file, among them.
         _ => Access::Administer,
     }
 }

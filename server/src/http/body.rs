@@ -1,34 +1,60 @@
 //! The body of a request.
 
 use super::caller::Refused;
-use crate::shared::{MEMORY_UNIT, Shared, add};
-use axum::body::{Body, Bytes, to_bytes};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use crate::shared::{Shared, add};
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_ENCODING;
 use axum::http::{HeaderMap, StatusCode};
 use flate2::read::MultiGzDecoder;
+use futures::StreamExt;
 use std::io::Read;
 use tokio::sync::SemaphorePermit;
+use tokio::task::block_in_place;
+use tokio::time::{Instant, timeout, timeout_at};
 
-/// The body as it was sent, with the memory that it takes.
-pub(super) async fn raw<'a>(
-    shared: &'a Shared,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(SemaphorePermit<'a>, Bytes), Refused> {
-    let most = shared.settings.message_bytes_max;
-    // As much as a body may have where its length is not known before its end.
-    let length = headers.get(CONTENT_LENGTH).filter(|_| !headers.contains_key(CONTENT_ENCODING));
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(most).min(most);
-    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
-    let stops = |_| Refused(StatusCode::SERVICE_UNAVAILABLE, "the server stops".to_owned());
-    let memory = shared.memory.acquire_many(units).await.map_err(stops)?;
+/// Bytes that are unpacked at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The body as it was sent, with the memory that it takes: as much as has come, whatever it announces.
+pub(super) async fn raw(shared: &Shared, body: Body) -> Result<(SemaphorePermit<'_>, Bytes), Refused> {
+    let (most, longest) = (shared.settings.message_bytes_max, shared.settings.stall_max);
+    let mut memory = shared.memory.acquire_many(0).await.map_err(|_| stops())?;
+    let (mut pieces, mut bytes) = (body.into_data_stream(), Vec::new());
+    let mut deadline = Instant::now() + longest;
+    let late =
+        |_| Refused(StatusCode::REQUEST_TIMEOUT, format!("the body did not come within {} s", longest.as_secs()));
+    while let Some(piece) = timeout_at(deadline, pieces.next()).await.map_err(late)? {
+        let piece =
+            piece.map_err(|error| Refused(StatusCode::BAD_REQUEST, format!("the body does not end: {error}")))?;
+        if bytes.len() + piece.len() > most {
+            return Err(too_large(most));
+        }
+        let begun = Instant::now();
+        reserve(shared, &mut memory, bytes.len() + piece.len()).await?;
+        deadline += begun.elapsed();
+        bytes.extend_from_slice(&piece);
+    }
+    add(&shared.counters.http_bytes_in, bytes.len() as u64);
+    Ok((memory, bytes.into()))
+}
+
+/// Waits until there is memory for so many bytes in all.
+async fn reserve<'a>(shared: &'a Shared, memory: &mut SemaphorePermit<'a>, bytes: usize) -> Result<(), Refused> {
+    let more = shared.memory.acquire_many(shared.units(bytes).saturating_sub(memory.num_permits() as u32));
     let longest = shared.settings.stall_max;
-    let body = tokio::time::timeout(longest, to_bytes(body, most)).await.map_err(|_| {
-        Refused(StatusCode::REQUEST_TIMEOUT, format!("the body did not come within {} s", longest.as_secs()))
+    let more = timeout(longest, more).await.map_err(|_| {
+        let what = format!(
+            "there was no memory for the body within {} s: send it again later, or raise message_memory_bytes of [limits]",
+            longest.as_secs()
+        );
+        Refused(StatusCode::SERVICE_UNAVAILABLE, what)
     })?;
-    let body = body.map_err(|_| too_large(most))?;
-    add(&shared.counters.http_bytes_in, body.len() as u64);
-    Ok((memory, body))
+    memory.merge(more.map_err(|_| stops())?);
+    Ok(())
+}
+
+fn stops() -> Refused {
+    Refused(StatusCode::SERVICE_UNAVAILABLE, "the server stops".to_owned())
 }
 
 /// The body, which may be compressed with gzip, with the memory that it takes.
@@ -37,10 +63,10 @@ pub(super) async fn read<'a>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(SemaphorePermit<'a>, Bytes), Refused> {
-    let (memory, body) = raw(shared, headers, body).await?;
+    let (mut memory, body) = raw(shared, body).await?;
     let body = match headers.get(CONTENT_ENCODING).map(|encoding| encoding.as_bytes()) {
         None | Some(b"" | b"identity") => body,
-        Some(b"gzip" | b"x-gzip") => unzipped(&body, shared.settings.message_bytes_max)?,
+        Some(b"gzip" | b"x-gzip") => unzipped(shared, &mut memory, &body).await?,
         Some(_) => {
             let what = "a body is plain or has Content-Encoding: gzip";
             return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, what.to_owned()));
@@ -54,12 +80,20 @@ pub(super) fn too_large(most: usize) -> Refused {
     Refused(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {most} bytes: send less at a time"))
 }
 
-/// What a body of gzip has, at most `most` bytes.
-fn unzipped(body: &[u8], most: usize) -> Result<Bytes, Refused> {
-    let mut text = Vec::new();
-    match MultiGzDecoder::new(body).take(most as u64 + 1).read_to_end(&mut text) {
-        Ok(_) if text.len() > most => Err(too_large(most)),
-        Ok(_) => Ok(text.into()),
-        Err(error) => Err(Refused(StatusCode::BAD_REQUEST, format!("the body is no complete gzip: {error}"))),
+/// What a body of gzip has, at most as many bytes as a body may have.
+async fn unzipped<'a>(shared: &'a Shared, memory: &mut SemaphorePermit<'a>, body: &[u8]) -> Result<Bytes, Refused> {
+    let (mut decoder, mut text) = (MultiGzDecoder::new(body), Vec::new());
+    let most = shared.settings.message_bytes_max;
+    loop {
+        reserve(shared, memory, body.len() + text.len() + PIECE_BYTES).await?;
+        let piece = block_in_place(|| decoder.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut text));
+        match piece {
+            Ok(_) if text.len() > most => return Err(too_large(most)),
+            Ok(0) => return Ok(text.into()),
+            Ok(_) => {}
+            Err(error) => {
+                return Err(Refused(StatusCode::BAD_REQUEST, format!("the body is no complete gzip: {error}")));
+            }
+        }
     }
 }

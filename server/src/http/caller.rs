@@ -1,14 +1,17 @@
 //! Who sends a request, and whether it may.
 
+use super::failed::Failed;
 use crate::accounts::{Role, TOKEN_PREFIX};
 use crate::ends::Ends;
 use crate::error::Failure;
+use crate::gate::Actor;
 use crate::shared::{Shared, add};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ebbtide_ttl::Code;
 
 /// The header by which a program says that it is no page in a browser.
 const SENDER: &str = "x-ebbtide";
@@ -75,6 +78,19 @@ fn credentials(headers: &HeaderMap) -> Option<Credentials> {
 pub(super) struct Caller {
     pub(super) account: String,
     pub(super) role: Role,
+    pub(super) actor: Actor,
+}
+
+/// Ends what takes long once who asked for it may not any more: the accounts may have changed since.
+pub(super) fn check_still(shared: &Shared, actor: &Actor, needed: Role) -> Result<(), Failed> {
+    match shared.gate.role_of(actor) {
+        Some(role) if role >= needed => Ok(()),
+        _ => {
+            let what =
+                "the account is gone, or its role, its password or its token was changed while the statement ran";
+            Err(Failed::new(StatusCode::UNAUTHORIZED, Code::IllegalOperation, what))
+        }
+    }
 }
 
 /// Checks that a request comes from an account with this role, where there are accounts, and returns who it is. `given` is what
@@ -87,36 +103,37 @@ pub(super) async fn authorize(
     needed: Role,
 ) -> Result<Caller, Refused> {
     if !shared.gate.needs_login() {
-        return Ok(Caller { account: String::new(), role: Role::Admin });
+        return Ok(Caller { account: String::new(), role: Role::Admin, actor: Actor::Anybody });
     }
     let unauthorized = |what: &str| Refused(StatusCode::UNAUTHORIZED, what.to_owned());
     let given = given.map(|(name, password)| Credentials::password(name, password));
     let credentials = credentials(headers).or(given).ok_or_else(|| unauthorized("a login is needed"))?;
-    let turn = shared.gate.turn(ends.peer.ip(), shared.now());
+    let turn = shared.turn(ends.peer.ip()).await;
     let turn = turn.ok_or_else(|| Refused(StatusCode::TOO_MANY_REQUESTS, "too many logins wait".to_owned()))?;
-    tokio::time::sleep(turn).await;
-    let (name, role) = match credentials {
+    let (name, actor) = match credentials {
         Credentials::Token(token) => match shared.gate.by_token(&token) {
-            Some((name, role)) => (name, Some(role)),
+            Some((name, _)) => (name, Some(Actor::Token(token))),
             None => ("of an unknown token".to_owned(), None),
         },
         Credentials::Password { name, password } => {
-            let role = tokio::task::block_in_place(|| shared.gate.role_by_password(&name, &password));
-            (name, role)
+            let user = tokio::task::block_in_place(|| shared.gate.by_password(&name, &password));
+            (name, user.map(Actor::User))
         }
     };
-    match role {
+    let proven = actor.and_then(|actor| Some((shared.gate.role_of(&actor)?, actor)));
+    match proven {
         None => {
             shared.refuse_login(ends.peer, &name);
+            drop(turn);
             tokio::time::sleep(shared.gate.delay()).await;
             Err(unauthorized("the login was refused"))
         }
-        Some(role) if role < needed => {
+        Some((role, _)) if role < needed => {
             Err(Refused(StatusCode::FORBIDDEN, format!("this needs the role {needed}, not {role}")))
         }
-        Some(role) => {
+        Some((role, actor)) => {
             add(&shared.counters.logins, 1);
-            Ok(Caller { account: name, role })
+            Ok(Caller { account: name, role, actor })
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use super::body;
 use super::caller::{Caller, Refused, authorize, check_sender};
+use super::ipc;
 use super::lines::BadLine;
 use super::once::{self, Once, Written};
 use super::problem::{Form, Outcome, Problem, reason, wait_for_room};
 use super::target::{OfDatabase, named, of_request};
 use crate::accounts::Role;
 use crate::ends::Ends;
-use crate::shared::Shared;
+use crate::shared::{Shared, aside};
 use arrow::compute::concat_batches;
-use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -57,7 +57,7 @@ async fn stored(
     let is_arrow = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(super::sql::ARROW));
     let refused = |Refused(status, message): Refused| Problem::new(status, message);
     let (_memory, body) = body::read(shared, headers, body).await.map_err(refused)?;
-    let once = Once::of(("collections", &account), headers, &[name.as_bytes(), &body])?;
+    let once = aside(body.len(), || Once::of(("collections", &account), headers, &[name.as_bytes(), &body]))?;
     let insert = Insert { shared, database, name, account };
     let store = |request: Option<&mut Request>| match is_arrow {
         true => insert.arrow(&body, request),
@@ -92,9 +92,7 @@ impl Insert<'_> {
     fn arrow(&self, body: &Bytes, request: Option<&mut Request>) -> Result<Written, Problem> {
         let wrong =
             |error: arrow::error::ArrowError| Problem::bad(format!("the body is no complete Arrow stream: {error}"));
-        let reader = StreamReader::try_new(body.as_ref(), None).map_err(wrong)?;
-        let schema = reader.schema();
-        let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(wrong)?;
+        let (schema, batches) = ipc::batches(body, self.shared.settings.message_bytes_max).map_err(wrong)?;
         self.batch(&concat_batches(&schema, &batches).map_err(wrong)?, request)
     }
 

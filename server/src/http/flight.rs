@@ -10,18 +10,20 @@ mod prepared;
 mod running;
 mod service;
 
-use super::caller::{Caller, Refused, authorize};
+use super::caller::{Caller, Refused, authorize, check_still};
 use super::failed::Failed;
+use super::ipc;
 use super::sql::{Running, within};
 use super::target;
 use crate::accounts::Role;
 use crate::ends::Ends;
 use crate::scram;
-use crate::shared::{Shared, add};
+use crate::shared::{MEMORY_UNIT, Shared, add, aside};
 use crate::sql::{Sql, SqlError, SqlKind, SqlResult, SqlStatement};
 use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::ipc::root_as_message;
 use arrow::record_batch::RecordBatch;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::encode::FlightDataEncoderBuilder;
@@ -39,7 +41,7 @@ use arrow_flight::sql::{
     TicketStatementQuery,
 };
 use arrow_flight::{
-    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightDescriptor,
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightData, FlightDescriptor,
     FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
 };
 use axum::body::Bytes;
@@ -180,7 +182,9 @@ impl Flight {
     }
 
     fn statement(&self, asking: &Asking, text: &str) -> Result<Arc<dyn SqlStatement>, Status> {
-        let statement = crate::sql::single(&*self.sql()?, asking.database.clone(), text, asking.caller.role);
+        let sql = self.sql()?;
+        let single = || crate::sql::single(&*sql, asking.database.clone(), text, asking.caller.role);
+        let statement = aside(text.len(), single);
         statement.map_err(|error| self.refused(error.into()))
     }
 
@@ -196,16 +200,16 @@ impl Flight {
         Ok(sent(described.columns.unwrap_or_else(|| Arc::new(Schema::empty()))))
     }
 
-    /// A prepared statement of the account that asks, which may run it; with its values and the account.
+    /// A prepared statement of the account that asks, which may run it; with its values and who asks.
     async fn prepared_statement<T>(
         &self,
         handle: &Bytes,
         request: &Request<T>,
-    ) -> Result<(Arc<dyn SqlStatement>, Vec<ArrayRef>, String), Status> {
-        let Caller { account, role, .. } = self.asking(request).await?.caller;
-        let (statement, values) = self.prepared.get(handle, &account, self.shared.now())?;
-        crate::sql::check(&*statement, role)?;
-        Ok((statement, values, account))
+    ) -> Result<(Arc<dyn SqlStatement>, Vec<ArrayRef>, Caller), Status> {
+        let caller = self.asking(request).await?.caller;
+        let (statement, values) = self.prepared.get(handle, &caller.account, self.shared.now())?;
+        crate::sql::check(&*statement, caller.role)?;
+        Ok((statement, values, caller))
     }
 
     /// Ends the queries of a result.
@@ -221,17 +225,25 @@ impl Flight {
         statement: Arc<dyn SqlStatement>,
         values: Vec<ArrayRef>,
         ticket: Bytes,
-        account: String,
+        Caller { account, actor, .. }: Caller,
     ) -> Answer<Data> {
+        let needs = statement.needs();
         let (running, deadline) = (Running::new(&self.shared), self.deadline());
         let started = within(deadline, statement.start(values)).await?;
         let SqlResult { schema, rows, .. } = started.map_err(|error| self.refused(error.into()))?;
         let rows = rows.unwrap_or_else(|| stream::empty().boxed());
-        let state = (rows, running, Arc::clone(&self.shared));
-        let rows = stream::try_unfold(state, move |(mut rows, running, shared)| async move {
+        let state = (rows, running, Arc::clone(&self.shared), actor);
+        let rows = stream::try_unfold(state, move |(mut rows, running, shared, actor)| async move {
             let next = within(deadline, rows.next()).await.and_then(|next| next.transpose().map_err(Failed::from));
+            let next = next.and_then(|next| check_still(&shared, &actor, needs).map(|()| next));
+            if let Ok(Some(batch)) = &next
+                && batch.get_array_memory_size() > MEMORY_UNIT
+            {
+                // Others go on before the rows are encoded.
+                tokio::task::yield_now().await;
+            }
             match next {
-                Ok(next) => Ok(next.map(|batch| (batch, (rows, running, shared)))),
+                Ok(next) => Ok(next.map(|batch| (batch, (rows, running, shared, actor)))),
                 Err(failed) => {
                     add(&shared.counters.sql_failed, 1);
                     Err(Status::from(failed))
@@ -304,9 +316,17 @@ fn whole(batch: Result<RecordBatch, arrow_flight::error::FlightError>) -> Result
     Ok(encoded(batch.schema(), stream::once(async { Ok(batch) }).boxed()))
 }
 
-/// The batches that a client sends.
-fn batches(request: Request<PeekableFlightDataStream>) -> FlightRecordBatchStream {
-    FlightRecordBatchStream::new_from_flight_data(request.into_inner().map_err(|s| FlightError::Tonic(Box::new(s))))
+/// The batches that a client sends, whose buffers take `most` bytes each at most.
+fn batches(request: Request<PeekableFlightDataStream>, most: usize) -> FlightRecordBatchStream {
+    let checked = move |data: Result<FlightData, Status>| {
+        let data = data.map_err(|status| FlightError::Tonic(Box::new(status)))?;
+        if let Ok(message) = root_as_message(&data.data_header) {
+            let mut left = most;
+            ipc::check(&message, &data.data_body, &mut left)?;
+        }
+        Ok(data)
+    };
+    FlightRecordBatchStream::new_from_flight_data(request.into_inner().map(checked))
 }
 
 /// No rows, and no columns.
@@ -367,7 +387,7 @@ impl FlightSqlService for Flight {
         if statement.kind() != SqlKind::Query {
             return Err(foreign());
         }
-        self.rows(statement, Vec::new(), request.into_inner().ticket, asking.caller.account).await
+        self.rows(statement, Vec::new(), request.into_inner().ticket, asking.caller).await
     }
 
     async fn do_put_statement_update(
@@ -417,7 +437,7 @@ impl FlightSqlService for Flight {
             name: &ingest.table,
             account: asking.caller.account,
         };
-        let (mut arriving, mut count) = (Arriving::new(batches(request)), 0);
+        let (mut arriving, mut count) = (Arriving::new(batches(request, self.shared.settings.message_bytes_max)), 0);
         loop {
             let (together, end) = arriving.arrived().await;
             let stored = tokio::task::block_in_place(|| insert_together(&insert, &together, &mut count));
@@ -467,7 +487,7 @@ impl FlightSqlService for Flight {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let asking = self.asking(&request).await?;
-        let rows: Vec<RecordBatch> = batches(request).try_collect().await?;
+        let rows: Vec<RecordBatch> = batches(request, self.shared.settings.message_bytes_max).try_collect().await?;
         let mut rows = prepared::rows(&rows);
         let values = rows.pop().unwrap_or_default();
         if !rows.is_empty() {
@@ -492,11 +512,11 @@ impl FlightSqlService for Flight {
         query: CommandPreparedStatementQuery,
         request: Request<Ticket>,
     ) -> Answer<Data> {
-        let (statement, values, account) = self.prepared_statement(&query.prepared_statement_handle, &request).await?;
+        let (statement, values, caller) = self.prepared_statement(&query.prepared_statement_handle, &request).await?;
         if statement.kind() != SqlKind::Query {
             return Ok(Response::new(nothing()));
         }
-        self.rows(statement, values, request.into_inner().ticket, account).await
+        self.rows(statement, values, request.into_inner().ticket, caller).await
     }
 
     async fn do_put_prepared_statement_update(
@@ -505,7 +525,7 @@ impl FlightSqlService for Flight {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         let (statement, ..) = self.prepared_statement(&query.prepared_statement_handle, &request).await?;
-        let sent: Vec<RecordBatch> = batches(request).try_collect().await?;
+        let sent: Vec<RecordBatch> = batches(request, self.shared.settings.message_bytes_max).try_collect().await?;
         let mut rows = prepared::rows(&sent);
         if rows.is_empty() && statement.takes() == 0 {
             rows.push(Vec::new());

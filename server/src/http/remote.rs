@@ -12,7 +12,7 @@ use super::write::{collection_or_new, options};
 use crate::accounts::Role;
 use crate::ends::Ends;
 use crate::settings::Prometheus;
-use crate::shared::Shared;
+use crate::shared::{Shared, aside};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -99,9 +99,11 @@ async fn stored(
     check_sender(headers, headers.contains_key(VERSION))?;
     check_form(headers)?;
     let refused = |Refused(status, message): Refused| Problem::new(status, message);
-    let (_memory, body) = body::raw(shared, headers, body).await.map_err(refused)?;
+    let (_memory, body) = body::raw(shared, body).await.map_err(refused)?;
     let of = ("remote write", account.as_str());
-    let once = Once::of(of, headers, &[&body])?.unwrap_or_else(|| Once::of_content(of, &[&body]));
+    let once = aside(body.len(), || -> Result<_, Problem> {
+        Ok(Once::of(of, headers, &[&body])?.unwrap_or_else(|| Once::of_content(of, &[&body])))
+    })?;
     let store = || {
         let request = unpacked(&body, shared.settings.message_bytes_max)?;
         store(shared, database.as_deref(), &account, request, once)

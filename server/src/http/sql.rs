@@ -1,12 +1,14 @@
 //! `POST /sql`: one statement, and its rows in the format that is asked for.
 
-use super::caller::{Caller, Refused, authorize, check_sender};
+use super::caller::{Caller, Refused, authorize, check_sender, check_still};
 use super::failed::Failed;
 use super::target;
 use crate::accounts::Role;
 use crate::ends::Ends;
 use crate::error::{CommandError, ServerCode};
-use crate::shared::{Shared, add};
+use crate::gate::Actor;
+use crate::shared::{Shared, add, aside};
+use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlKind, SqlResult};
 use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlResult};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, StringArray};
 use arrow::datatypes::SchemaRef;
@@ -155,7 +157,7 @@ async fn reply(
     body: Body,
 ) -> Result<Response, Outcome> {
     let Query(parameters) = asked.map_err(|error| Failed::mistake(error.body_text()))?;
-    let Caller { role, .. } = authorize(shared, ends, headers, None, Role::Read).await?;
+    let Caller { role, actor, .. } = authorize(shared, ends, headers, None, Role::Read).await?;
     check_sender(headers, false)?;
     let form = Form::of(parameters.format.as_deref(), headers)?;
     if headers.contains_key(super::once::KEY) {
@@ -168,14 +170,18 @@ async fn reply(
     };
     let database = target::database(shared, parameters.db.as_deref())?;
     let (_memory, body) = super::body::read(shared, headers, body).await?;
-    let written = written(headers, body)?;
-    let statement = crate::sql::single(&*sql, database, &written.sql, role)?;
+    let (written, statement) = aside(body.len(), || -> Result<_, Failed> {
+        let written = written(headers, body)?;
+        let statement = crate::sql::single(&*sql, database, &written.sql, role)?;
+        Ok((written, statement))
+    })?;
     let values = written.parameters.iter().enumerate().map(value).collect::<Result<Vec<_>, _>>()?;
     let running = Running::new(shared);
     let deadline = shared.settings.statement_max.map(|longest| Instant::now() + longest);
+    let reader = (statement.kind() == SqlKind::Query).then(|| (actor, statement.needs()));
     let SqlResult { schema, rows, message } = within(deadline, statement.start(values)).await??;
     let Some(rows) = rows else { return Ok(told(form, message)) };
-    let mut reply = Reply::new(&*sql, form, &schema, rows, deadline, running)?;
+    let mut reply = Reply::new(&*sql, form, &schema, rows, deadline, running, reader)?;
     // An error that comes before much was written gets its status.
     let first = reply.piece().await?;
     let peer = ends.peer;
@@ -318,6 +324,10 @@ struct Reply {
     written: Buffer,
     deadline: Option<Instant>,
     running: Running,
+    /// On whose account they are read, and the role that this needs; nothing of a statement that has done what it does.
+    reader: Option<(Actor, Role)>,
+    /// Bytes of the rows so far.
+    bytes: usize,
 }
 
 impl Reply {
@@ -328,21 +338,31 @@ impl Reply {
         rows: BoxStream<'static, Result<RecordBatch, SqlError>>,
         deadline: Option<Instant>,
         running: Running,
+        reader: Option<(Actor, Role)>,
     ) -> Result<Reply, Failed> {
         let written = Buffer::default();
         let writer: Box<dyn RowsWriter> = match form.format {
             Some(format) => sql.writer(format, schema, Box::new(written.clone()))?,
             None => Box::new(ArrowRows(StreamWriter::try_new(written.clone(), schema).map_err(unwritten)?)),
         };
-        Ok(Reply { rows, writer: Some(writer), written, deadline, running })
+        Ok(Reply { rows, writer: Some(writer), written, deadline, running, reader, bytes: 0 })
     }
 
     /// The next piece; none at the end.
     async fn piece(&mut self) -> Result<Option<Bytes>, Failed> {
         while let Some(writer) = &mut self.writer {
-            match within(self.deadline, self.rows.next()).await? {
-                Some(rows) => writer.write(&rows?)?,
-                None => self.writer.take().map_or(Ok(()), RowsWriter::finish)?,
+            let rows = within(self.deadline, self.rows.next()).await?.transpose()?;
+            if let Some((actor, needed)) = &self.reader {
+                check_still(&self.running.0, actor, *needed)?;
+            }
+            match rows {
+                Some(rows) => {
+                    let bytes = rows.get_array_memory_size();
+                    self.bytes += bytes;
+                    aside(bytes, || writer.write(&rows))?;
+                }
+                // Some forms are written at the end.
+                None => aside(self.bytes, || self.writer.take().map_or(Ok(()), RowsWriter::finish))?,
             }
             if self.written.0.lock().len() >= PIECE_BYTES {
                 break;

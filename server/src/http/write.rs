@@ -10,7 +10,7 @@ use super::problem::{self, Form, Outcome, Problem, reason};
 use crate::accounts::Role;
 use crate::ends::Ends;
 use crate::settings::AutoCreate;
-use crate::shared::Shared;
+use crate::shared::{Shared, aside};
 use axum::Extension;
 use axum::body::Body as HttpBody;
 use axum::extract::rejection::QueryRejection;
@@ -90,7 +90,7 @@ async fn stored(
     let (_memory, text) = body::read(shared, headers, body).await.map_err(refused)?;
     let partial = form == Form::Three && parameters.accept_partial.unwrap_or(true);
     let content: [&[u8]; 4] = [target.bucket.as_bytes(), named.as_bytes(), &[u8::from(partial)], &text];
-    let once = Once::of(("line protocol", &account), headers, &content)?;
+    let once = aside(text.len(), || Once::of(("line protocol", &account), headers, &content))?;
     let write = Write { shared, target, unit, partial, account };
     tokio::task::block_in_place(|| write.store(&text, once)?.complete())?;
     Ok(())

@@ -13,7 +13,7 @@ use super::values::Parameter;
 use super::wire::{Broken, Wire};
 use super::{copy, lexer, stop};
 use crate::cancellations::Cancellable;
-use crate::shared::{Shared, add};
+use crate::shared::{Shared, add, aside};
 use crate::sql::{Sql, SqlKind, SqlResult, SqlSession, SqlStatement};
 use arrow::array::{Array, ArrayRef, StringArray};
 use arrow::compute::cast;
@@ -240,19 +240,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
 
     fn work(&mut self, text: &str) -> Result<Work, Refusal> {
         let (session, shared, client) = (&mut self.session, self.shared, &self.client);
-        Work::of(text, || match session {
+        let session = || match session {
             Some(session) => Ok(Arc::clone(session)),
             None => {
                 let names = Some((client.database_name.as_str(), client.name.as_str()));
                 let begun = missing(shared.sql.as_ref())?.session(client.database.clone(), names)?;
                 Ok(Arc::clone(session.insert(begun)))
             }
-        })
+        };
+        aside(text.len(), || Work::of(text, session))
     }
 
     /// Statements as a text, with all that they return.
     async fn simple(&mut self, text: &str) -> Result<(), Broken> {
-        let statements = lexer::statements(text);
+        let statements = aside(text.len(), || lexer::statements(text));
         if statements.is_empty() {
             return Ok(self.wire.put(&Answer::EmptyQueryResponse(EmptyQueryResponse::new()))?);
         }
@@ -270,7 +271,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
     }
 
     fn parse(&mut self, parse: Parse) -> Result<(), Broken> {
-        let work = match lexer::statements(&parse.query).as_slice() {
+        let work = match aside(parse.query.len(), || lexer::statements(&parse.query)).as_slice() {
             [] => Work::Empty,
             [one] => self.work(one)?,
             _ => {
@@ -446,12 +447,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
         }
     }
 
+    /// Refuses a statement, or the rest of its rows, once the account may not run it.
+    fn check_role(&self, statement: &dyn SqlStatement) -> Result<(), Refusal> {
+        let gone = || Refusal::fatal(INVALID_AUTHORIZATION, "the account is gone, or has another password");
+        let role = self.client.role(self.shared).ok_or_else(gone)?;
+        Ok(crate::sql::check(statement, role)?)
+    }
+
     /// Starts a statement of the engine, if it may run.
     async fn started(&mut self, statement: &Arc<dyn SqlStatement>, values: Vec<ArrayRef>) -> Result<SqlResult, Broken> {
-        let role = self.client.role(self.shared);
-        let role =
-            role.ok_or_else(|| Refusal::fatal(INVALID_AUTHORIZATION, "the account is gone, or has another password"))?;
-        crate::sql::check(&**statement, role).map_err(Refusal::from)?;
+        self.check_role(&**statement)?;
         if statement.kind() != SqlKind::Query {
             let tag = statement.tag();
             if self.transaction != TransactionStatus::Idle {
@@ -484,6 +489,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
             }
             State::Ready => return Ok(()),
         };
+        let statement = match &portal.prepared.work {
+            Work::Sql(statement) | Work::Copy(_, statement) if statement.kind() == SqlKind::Query => Some(&**statement),
+            _ => None,
+        };
+        let check = |conversation: &Self| statement.map_or(Ok(()), |statement| conversation.check_role(statement));
+        check(self)?;
         let deadline = self.deadline();
         let (_running, begun) = (Running::new(self.shared), rows.sent);
         loop {
@@ -494,6 +505,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
                 self.wire.put(&message)?;
                 if self.wire.is_full() {
                     self.wire.flush().await?;
+                    // Others go on before the next rows are encoded.
+                    tokio::task::yield_now().await;
                 }
                 continue;
             }
@@ -501,6 +514,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
             if !race(&mut self.wire, &self.place, deadline, rows.fetch(&**sql)).await?? {
                 break;
             }
+            check(self)?;
         }
         if let Work::Copy(form, _) = &portal.prepared.work {
             if let Some(end) = copy::end(form, rows.sent == 0) {

@@ -157,10 +157,10 @@ async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
     let (exchange, challenge) = begun.map_err(|what| Refusal::fatal(PROTOCOL_VIOLATION, what))?;
     wire.put(&PgWireBackendMessage::Authentication(Authentication::SASLContinue(challenge.into())))?;
     let second = answer(wire, shared).await?.into_sasl_response().map_err(Refusal::from)?;
-    let turn = shared.gate.turn(ends.peer.ip(), shared.now());
-    tokio::time::sleep(turn.ok_or_else(|| Refusal::fatal("53300", "too many logins wait"))?).await;
+    let turn = shared.turn(ends.peer.ip()).await.ok_or_else(|| Refusal::fatal("53300", "too many logins wait"))?;
     let (Some(proof), Some(user)) = (exchange.finish(&second.data), user) else {
         shared.refuse_login(ends.peer, name);
+        drop(turn);
         tokio::time::sleep(shared.gate.delay()).await;
         return Err(Refusal::fatal(INVALID_PASSWORD, "the login was refused").into());
     };

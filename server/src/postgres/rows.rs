@@ -4,6 +4,7 @@ use super::copy;
 use super::error::Refusal;
 use super::instants::Instant;
 use super::own::{Copy, CopyForm};
+use crate::shared::aside;
 use crate::sql::{Sql, SqlError};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
@@ -141,7 +142,7 @@ impl Rows {
                     _ => Arc::clone(column),
                 })
             });
-            let columns = columns.collect::<Result<Vec<_>, Refusal>>()?;
+            let columns = aside(batch.get_array_memory_size(), || columns.collect::<Result<Vec<_>, Refusal>>())?;
             self.batch = Some((columns, 0, batch.num_rows()));
         }
     }

@@ -239,7 +239,8 @@ fn milliseconds(value: &str) -> Option<Duration> {
         "d" => 86_400_000,
         _ => return None,
     };
-    Some(Duration::from_millis(number.checked_mul(unit)?))
+    let time = Duration::from_millis(number.checked_mul(unit)?);
+    Some(time).filter(|time| *time <= crate::settings::Settings::TIME_MOST)
 }
 
 /// The value that is kept.
@@ -287,6 +288,7 @@ mod tests {
             ("client_encoding", "LATIN1", FEATURE_NOT_SUPPORTED),
             ("server_version", "9", "55P02"),
             ("statement_timeout", "1 year", INVALID_PARAMETER_VALUE),
+            ("statement_timeout", "3651d", INVALID_PARAMETER_VALUE),
             ("statement_timeout", "99999999999999999999", INVALID_PARAMETER_VALUE),
             ("work_mem", "4MB", UNDEFINED_OBJECT),
         ] {

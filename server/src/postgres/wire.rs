@@ -1,7 +1,7 @@
 //! Messages of PostgreSQL's protocol on a connection.
 
 use super::error::{PROTOCOL_VIOLATION, Refusal};
-use crate::shared::{MEMORY_UNIT, Shared, add};
+use crate::shared::{Shared, add};
 use bytes::BytesMut;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use std::io;
@@ -113,11 +113,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
                         None => Err(Refusal::fatal(PROTOCOL_VIOLATION, "a message that is cut off").into()),
                     };
                 }
-                if length > CHUNK && self.memory.is_none() {
-                    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
-                    let memory = self.shared.memory.acquire_many(units);
-                    let memory = timeout(self.shared.settings.stall_max, memory).await.map_err(|_| stalled())?;
-                    self.memory = Some(memory.map_err(io::Error::other)?);
+                if length > CHUNK {
+                    // Memory grows with what arrives, not with what is announced.
+                    let units = self.shared.units(length.min(self.input.len() + CHUNK));
+                    let have = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
+                    let more = self.shared.memory.acquire_many(units.saturating_sub(have as u32));
+                    let more = timeout(self.shared.settings.stall_max, more).await.map_err(|_| stalled())?;
+                    let more = more.map_err(io::Error::other)?;
+                    match &mut self.memory {
+                        Some(memory) => memory.merge(more),
+                        memory => *memory = Some(more),
+                    }
                 }
             }
             self.input.reserve(CHUNK);
