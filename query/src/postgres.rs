@@ -292,9 +292,9 @@ impl TableFunctionImpl for Keywords {
 }
 
 /// What drivers ask in words that DataFusion does not know, and what they mean: ADBC compares names with 0; JDBC asks for the
-/// columns of primary keys, of which there are none, counts with a type that DataFusion does not count with, and looks for arrays by
-/// the number of a function.
-const DRIVERS: [(&str, &str); 9] = [
+/// columns of keys and indexes, of which there are none, counts with a type that DataFusion does not count with, and looks for arrays
+/// by the number of a function.
+const DRIVERS: [(&str, &str); 15] = [
     ("typinput='pg_catalog.array_in'::regproc", "typinput = 'array_in'"),
     (
         "generate_series(1, array_upper(current_schemas(false), 1))",
@@ -307,6 +307,15 @@ const DRIVERS: [(&str, &str); 9] = [
     ("(result.KEYS).x", "result.KEYS"),
     ("(i.keys).n", "i.keys"),
     ("(i.keys).x", "i.keys"),
+    ("trim(both '\"' from pg_catalog.pg_get_indexdef(tmp.CI_OID, tmp.ORDINAL_POSITION, false))", "CAST(NULL AS TEXT)"),
+    ("tmp.I_INDOPTION[tmp.ORDINAL_POSITION - 1]", "CAST(NULL AS SMALLINT)"),
+    ("con.confkey[pos.n]", "CAST(NULL AS SMALLINT)"),
+    ("con.conkey[pos.n]", "CAST(NULL AS SMALLINT)"),
+    ("SELECT setting FROM pg_catalog.pg_settings WHERE name='max_index_keys'", "SELECT '32' AS setting"),
+    (
+        "(SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)",
+        "EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relkind = 'c' AND c.oid = t.typrelid)",
+    ),
 ];
 
 /// `information_schema.columns` as PostgreSQL has it: with positions from 1 on, and its own names of types.

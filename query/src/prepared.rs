@@ -483,6 +483,9 @@ impl PreparedQuery {
         let explain = |error| session.failed(error, &self.statement, &self.text);
         let context = session.begin();
         let template = self.template(session, &context).await.map_err(explain)?;
+        if let Some(values) = values {
+            template.check_count(values)?;
+        }
         // Its parameters are in conditions, so the columns do not depend on the values.
         if let Some(generic) = template.known_plan() {
             return Ok(Arc::clone(&generic.columns));
@@ -495,7 +498,6 @@ impl PreparedQuery {
             Some(values) => values.to_vec(),
             None => self.parameter_types()?.into_iter().map(null).collect::<Result<_, _>>()?,
         };
-        template.check_count(&values)?;
         let plan = template.plan.clone().replace_params_with_values(&values.into()).map_err(|e| explain(e.into()))?;
         sql::with_stack(template.stack, || session.columns(plan, &context, &template.headings)).map_err(explain)
     }
