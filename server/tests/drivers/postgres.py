@@ -73,7 +73,7 @@ def with_psycopg():
         assert db.execute("SELECT TIMESTAMPTZ '2024-01-01 02:00:00.5+02'").fetchone() == (FIRST,)
         number = uuid.UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
         assert db.execute("SELECT %b || '', %b || ''", (number, dt.time(1, 2, 3))).fetchone() == (str(number), "01:02:03.000000")
-        with db.cursor().copy("COPY (SELECT 'Infinity'::float8, -'Infinity'::float8, [interval '1 day']) TO STDOUT (FORMAT csv)") as copy:
+        with db.cursor().copy("COPY (SELECT 'Infinity'::float8, '-Infinity'::float8, [interval '1 day']) TO STDOUT (FORMAT csv)") as copy:
             assert b"".join(copy) == b'Infinity,-Infinity,"{""1 day""}"\n'
         columns = "SELECT ordinal_position, data_type FROM information_schema.columns WHERE table_name = 'w' ORDER BY 1 LIMIT 3"
         expected = [(1, "timestamp with time zone"), (2, "text"), (3, "double precision")]
