@@ -8,7 +8,7 @@ use crate::context::{CATALOG, SessionSource, StatementContext};
 use crate::error::{QueryError, Result};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::{
     CatalogProvider, MemTable, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableFunctionArgs,
     TableFunctionImpl, TableProvider,
@@ -16,11 +16,15 @@ use datafusion::catalog::{
 use datafusion::common::{DataFusionError, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::TableType;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_IDENTIFIER};
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::pg_catalog::catalog_info::CatalogInfo;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
@@ -30,6 +34,7 @@ use datafusion_pg_catalog::pg_catalog::{
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use ebbtide::{Database, FileAccess};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The version of PostgreSQL that clients may expect, and our own.
@@ -131,7 +136,23 @@ impl CatalogInfo for Names {
 
 /// Teaches a session's planner PostgreSQL's names of types.
 pub(crate) fn with_types(state: SessionStateBuilder) -> SessionStateBuilder {
-    state.with_type_planner(Arc::new(PgOidTypePlanner))
+    state.with_type_planner(Arc::new(Types))
+}
+
+#[derive(Debug)]
+struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, kind: &ast::DataType) -> Found<Option<FieldRef>> {
+        match kind {
+            // An instant, in the precision that PostgreSQL has.
+            ast::DataType::Timestamp(_, ast::TimezoneInfo::Tz | ast::TimezoneInfo::WithTimeZone) => {
+                let instant = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+                Ok(Some(Arc::new(Field::new("", instant, true))))
+            }
+            kind => PgOidTypePlanner.plan_type_field(kind),
+        }
+    }
 }
 
 /// Adds the functions to a session, and the schema to its tables.
@@ -271,9 +292,9 @@ impl TableFunctionImpl for Keywords {
 }
 
 /// What drivers ask in words that DataFusion does not know, and what they mean: ADBC compares names with 0; JDBC asks for the
-/// columns of primary keys, of which there are none, counts with a type that DataFusion does not count with, and looks for arrays by
-/// the number of a function.
-const DRIVERS: [(&str, &str); 9] = [
+/// columns of keys and indexes, of which there are none, counts with a type that DataFusion does not count with, and looks for arrays
+/// by the number of a function.
+const DRIVERS: [(&str, &str); 15] = [
     ("typinput='pg_catalog.array_in'::regproc", "typinput = 'array_in'"),
     (
         "generate_series(1, array_upper(current_schemas(false), 1))",
@@ -286,7 +307,64 @@ const DRIVERS: [(&str, &str); 9] = [
     ("(result.KEYS).x", "result.KEYS"),
     ("(i.keys).n", "i.keys"),
     ("(i.keys).x", "i.keys"),
+    ("trim(both '\"' from pg_catalog.pg_get_indexdef(tmp.CI_OID, tmp.ORDINAL_POSITION, false))", "CAST(NULL AS TEXT)"),
+    ("tmp.I_INDOPTION[tmp.ORDINAL_POSITION - 1]", "CAST(NULL AS SMALLINT)"),
+    ("con.confkey[pos.n]", "CAST(NULL AS SMALLINT)"),
+    ("con.conkey[pos.n]", "CAST(NULL AS SMALLINT)"),
+    ("SELECT setting FROM pg_catalog.pg_settings WHERE name='max_index_keys'", "SELECT '32' AS setting"),
+    (
+        "(SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)",
+        "EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relkind = 'c' AND c.oid = t.typrelid)",
+    ),
 ];
+
+/// `information_schema.columns` as PostgreSQL has it: with positions from 1 on, and its own names of types.
+const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_name, column_name, \
+    CAST(ordinal_position + 1 AS INT) AS ordinal_position, column_default, is_nullable, CASE \
+    WHEN data_type LIKE 'Timestamp(%\"%' THEN 'timestamp with time zone' \
+    WHEN data_type LIKE 'Timestamp(%' THEN 'timestamp without time zone' \
+    WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View') OR data_type LIKE 'Dictionary(%' THEN 'text' \
+    WHEN data_type IN ('Int8', 'Int16', 'UInt8') THEN 'smallint' \
+    WHEN data_type IN ('Int32', 'UInt16') THEN 'integer' \
+    WHEN data_type IN ('Int64', 'UInt32') THEN 'bigint' \
+    WHEN data_type = 'UInt64' OR data_type LIKE 'Decimal%' THEN 'numeric' \
+    WHEN data_type = 'Float32' THEN 'real' WHEN data_type = 'Float64' THEN 'double precision' \
+    WHEN data_type = 'Boolean' THEN 'boolean' WHEN data_type LIKE 'Date%' THEN 'date' \
+    WHEN data_type LIKE 'Time%' THEN 'time without time zone' \
+    WHEN data_type LIKE 'Interval(%' OR data_type LIKE 'Duration(%' THEN 'interval' \
+    WHEN data_type LIKE '%Binary%' THEN 'bytea' \
+    WHEN data_type LIKE 'List(%' AND data_type NOT LIKE '%Struct(%' THEN 'ARRAY' \
+    ELSE 'json' END AS data_type, character_maximum_length, character_octet_length, numeric_precision, \
+    numeric_precision_radix, numeric_scale, datetime_precision, interval_type FROM information_schema.columns) AS columns";
+
+/// Puts [`COLUMNS`] in the place of the table.
+struct Columns;
+
+impl VisitorMut for Columns {
+    type Break = ();
+
+    // After its parts, so that what is put there stays.
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, alias, .. } = table
+            && name.to_string().replace('"', "").eq_ignore_ascii_case("information_schema.columns")
+            && let Some(mut columns) = columns()
+        {
+            if let (TableFactor::Derived { alias: named, .. }, Some(alias)) = (&mut columns, alias.take()) {
+                *named = Some(alias);
+            }
+            *table = columns;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn columns() -> Option<TableFactor> {
+    let Some(ast::Statement::Query(query)) = Parser::parse_sql(&PostgreSqlDialect {}, COLUMNS).ok()?.pop() else {
+        return None;
+    };
+    let ast::SetExpr::Select(mut select) = *query.body else { return None };
+    Some(select.from.pop()?.relation)
+}
 
 /// What a text contains that is about PostgreSQL's catalog.
 const SIGNS: [&str; 10] = [
@@ -302,6 +380,14 @@ const SIGNS: [&str; 10] = [
     "version(",
 ];
 
+/// What asyncpg asks of the types of arrays, in a query that DataFusion cannot run: it walks from types to those that they consist of,
+/// which are known to it here.
+const TYPES: &str = "SELECT t.oid, 'pg_catalog' AS ns, t.typname AS name, t.typtype AS kind, CAST(NULL AS INT) AS basetype, \
+    t.typelem AS elemtype, t.typdelim AS elemdelim, CAST(NULL AS INT) AS range_subtype, CAST(NULL AS TEXT[]) AS attrtypoids, \
+    CAST(NULL AS TEXT[]) AS attrnames, 0 AS depth, CAST(NULL AS TEXT) AS basetype_name, CAST(NULL AS TEXT) AS elemtype_name, \
+    CAST(NULL AS TEXT) AS range_subtype_name FROM pg_catalog.pg_type t \
+    WHERE array_has(CAST($1 AS BIGINT[]), CAST(t.oid AS BIGINT))";
+
 /// A query about PostgreSQL's catalog in words that DataFusion knows; `None` for one that is about something else.
 #[must_use]
 pub fn rewritten(text: &str) -> Option<String> {
@@ -309,8 +395,27 @@ pub fn rewritten(text: &str) -> Option<String> {
     if !SIGNS.iter().any(|sign| lower.contains(sign)) {
         return None;
     }
+    if text.contains("typeinfo_tree(") && text.contains("any($1::oid[])") {
+        return Some(TYPES.to_owned());
+    }
     let text = DRIVERS.iter().fold(text.to_owned(), |text, (asked, meant)| text.replace(asked, meant));
     let mut statements = common().ok()?.parser.parse(&text).ok()?;
-    let statement = statements.pop().filter(|_| statements.is_empty())?;
+    let mut statement = statements.pop().filter(|_| statements.is_empty())?;
+    let _all = statement.visit(&mut Columns);
     Some(statement.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_columns_is_replaced_once_with_its_alias() {
+        let text = rewritten("SELECT c.data_type FROM \"information_schema\".columns AS c, information_schema.tables")
+            .unwrap();
+        assert_eq!(text.matches("information_schema.columns").count(), 1, "{text}");
+        assert!(text.contains("FROM information_schema.columns) AS c, information_schema.tables"), "{text}");
+        assert!(rewritten("SELECT 1 FROM information_schema.columns").unwrap().ends_with(") AS columns"));
+        assert_eq!(rewritten("SELECT s FROM w"), None);
+    }
 }

@@ -193,6 +193,15 @@ impl Template {
         Ok(started)
     }
 
+    fn check_count(&self, values: &[ScalarValue]) -> Result<()> {
+        if values.len() == self.parameters {
+            return Ok(());
+        }
+        let (parameters, given) = (self.parameters, values.len());
+        let message = format!("wrong number of values for the parameters: expected {parameters}, got {given}");
+        Err(QueryError::new(Code::BadValue, message))
+    }
+
     /// Whether this run is one for whose values a plan is looked for.
     fn looks_for_plan(&self) -> bool {
         match &mut *self.generic.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -366,11 +375,7 @@ impl PreparedQuery {
             let explain = |error| session.failed(error, &self.statement, &self.text);
             let context = session.begin();
             let template = self.template(session, &context).await.map_err(explain)?;
-            if values.len() != template.parameters {
-                let (parameters, given) = (template.parameters, values.len());
-                let message = format!("wrong number of values for the parameters: expected {parameters}, got {given}");
-                return Err(QueryError::new(Code::BadValue, message));
-            }
+            template.check_count(values)?;
             if template.parameters == 0
                 && template.known_plan().is_none()
                 && let Some(started) = session.start_repeated(&self.statement).await
@@ -467,9 +472,21 @@ impl PreparedQuery {
     /// # Errors
     /// What is wrong with the query.
     pub async fn columns(&self, session: &Session) -> Result<SchemaRef> {
+        self.columns_with(session, None).await
+    }
+
+    /// The columns of the rows with these values for the parameters, or, without any, as [`columns`](Self::columns) does.
+    ///
+    /// # Errors
+    /// What is wrong with the query, or with the values.
+    pub async fn columns_with(&self, session: &Session, values: Option<&[ScalarValue]>) -> Result<SchemaRef> {
         let explain = |error| session.failed(error, &self.statement, &self.text);
         let context = session.begin();
         let template = self.template(session, &context).await.map_err(explain)?;
+        if let Some(values) = values {
+            template.check_count(values)?;
+        }
+        // Its parameters are in conditions, so the columns do not depend on the values.
         if let Some(generic) = template.known_plan() {
             return Ok(Arc::clone(&generic.columns));
         }
@@ -477,8 +494,11 @@ impl PreparedQuery {
             Some(kind) => ScalarValue::try_new_null(&kind),
             None => Ok(ScalarValue::Null),
         };
-        let nulls: Vec<ScalarValue> = self.parameter_types()?.into_iter().map(null).collect::<Result<_, _>>()?;
-        let plan = template.plan.clone().replace_params_with_values(&nulls.into()).map_err(|e| explain(e.into()))?;
+        let values = match values {
+            Some(values) => values.to_vec(),
+            None => self.parameter_types()?.into_iter().map(null).collect::<Result<_, _>>()?,
+        };
+        let plan = template.plan.clone().replace_params_with_values(&values.into()).map_err(|e| explain(e.into()))?;
         sql::with_stack(template.stack, || session.columns(plan, &context, &template.headings)).map_err(explain)
     }
 

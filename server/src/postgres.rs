@@ -17,6 +17,7 @@ mod own;
 mod rows;
 mod settings;
 mod statements;
+mod texts;
 mod values;
 mod wire;
 
@@ -26,12 +27,11 @@ use conversation::Conversation;
 use error::{PROTOCOL_VIOLATION, Refusal, SHUTDOWN};
 use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use wire::{Broken, Wire};
+use wire::{Broken, Stream, Wire};
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
@@ -104,7 +104,7 @@ async fn negotiate(stream: TcpStream, shared: &Shared, has_tls: bool) -> Result<
 }
 
 /// From the startup message to the end.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+async fn converse<S: Stream>(
     mut wire: Wire<'_, S>,
     ends: Ends,
     shared: &Shared,
@@ -149,7 +149,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Says why a connection ends.
-async fn tell<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<'_, S>, refusal: Refusal) -> Result<(), Broken> {
+async fn tell<S: Stream>(wire: &mut Wire<'_, S>, refusal: Refusal) -> Result<(), Broken> {
     let refusal = Refusal { is_fatal: true, ..refusal };
     wire.put(&PgWireBackendMessage::ErrorResponse(refusal.response()))?;
     wire.flush().await?;

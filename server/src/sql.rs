@@ -113,6 +113,9 @@ pub trait SqlStatement: fmt::Debug + Send + Sync {
     /// Checks it, and says what it takes and returns.
     fn describe(self: Arc<Self>) -> BoxFuture<'static, Result<SqlDescription, SqlError>>;
 
+    /// The columns of its rows with values for `$1`, `$2` and so on, each an array of one.
+    fn columns(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SchemaRef, SqlError>>;
+
     /// Starts it with values for `$1`, `$2` and so on, each an array of one.
     fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SqlResult, SqlError>>;
 }

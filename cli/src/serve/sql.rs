@@ -250,6 +250,11 @@ type Head = Result<(SchemaRef, Option<Vec<Next>>, Option<String>), SqlError>;
 /// Rows; `None` is their end.
 type Next = Result<Option<RecordBatch>, SqlError>;
 
+/// The values of arrays of one.
+fn scalars(values: &[ArrayRef]) -> Result<Vec<ScalarValue>, SqlError> {
+    values.iter().map(|value| ScalarValue::try_from_array(value, 0).map_err(|e| failed(e.into()))).collect()
+}
+
 fn is_followed(next: &Next) -> bool {
     matches!(next, Ok(Some(_)))
 }
@@ -303,10 +308,22 @@ impl SqlStatement for One {
         Box::pin(async move { threads.spawn(self.description()).await.map_err(|_| broken())? })
     }
 
+    fn columns(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SchemaRef, SqlError>> {
+        let threads = self.connected.threads.clone();
+        let columns = async move {
+            let values = scalars(&values)?;
+            if !self.is_query {
+                return Ok(self.begin(&values).await?.schema);
+            }
+            let columns = self.prepared().await?.columns_with(&self.connected.session, Some(&values)).await;
+            columns.map_err(failed)
+        };
+        Box::pin(async move { threads.spawn(columns).await.map_err(|_| broken())? })
+    }
+
     fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SqlResult, SqlError>> {
         Box::pin(async move {
-            let values = values.iter().map(|value| ScalarValue::try_from_array(value, 0).map_err(|e| failed(e.into())));
-            let values = values.collect::<Result<Vec<_>, _>>()?;
+            let values = scalars(&values)?;
             let (stop, (head, started)) = (self.connected.session.stop_handle(), oneshot::channel());
             let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
             stop.reset();

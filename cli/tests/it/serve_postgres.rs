@@ -223,6 +223,39 @@ fn a_statement_ends_when_it_is_cancelled_or_its_client_goes_away() {
         drop(client);
         while running() {}
     }
+    // The end is noticed behind what was sent ahead.
+    let mut client = server.client("user|me");
+    client.send(b'Q', format!("{ENDLESS}\0").as_bytes());
+    while !running() {}
+    for _ in 0..96 {
+        client.send(b'Q', format!("SELECT 1 -- {}\0", "x".repeat(32 << 10)).as_bytes());
+    }
+    drop(client);
+    while running() {}
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn what_is_set_in_a_transaction_ends_as_in_postgres() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me");
+    for (statements, expected) in [
+        ("SET statement_timeout = '1s'", "1s"),
+        ("BEGIN; SET statement_timeout = '2s'; ROLLBACK", "1s"),
+        ("BEGIN; SET statement_timeout = '2s'; COMMIT", "2s"),
+        ("SET LOCAL statement_timeout = '3s'", "2s"),
+        ("BEGIN; SET LOCAL statement_timeout = '3s'; COMMIT", "2s"),
+        ("BEGIN; SET LOCAL statement_timeout = '7s'; SET statement_timeout = '9s'; COMMIT", "9s"),
+        ("BEGIN; SAVEPOINT a; SET statement_timeout = '4s'; ROLLBACK TO a; COMMIT", "9s"),
+        ("BEGIN; RESET ALL; SELECT nope; ", "9s"),
+    ] {
+        client.query(statements);
+        client.query("COMMIT");
+        assert_eq!(firsts(&client.query("SHOW statement_timeout")), [expected], "{statements}");
+    }
+    assert_eq!(state(&client.query("DEALLOCATE nope")), "26000");
+    let copied = client.query("COPY COLLECTION w TO w2");
+    assert!(copied.iter().all(|(kind, _)| *kind != b'E'), "{copied:?}");
     assert_eq!(server.serving.end().0, Some(0));
 }
 

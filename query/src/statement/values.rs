@@ -2,7 +2,7 @@
 
 use super::{Statement, lexer::Offsets};
 use crate::error::{QueryError, Result};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use ebbtide_ttl::Code;
@@ -77,7 +77,16 @@ fn literal(value: &ScalarValue) -> Result<String> {
             format!("CAST({} AS DECIMAL({precision}, {scale}))", quoted(&text()?))
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => quoted(&text()?),
-        DataType::Timestamp(..) => format!("CAST({} AS TIMESTAMP)", quoted(&text()?)),
+        // In its own unit: nanoseconds reach from 1677 to 2262 alone.
+        DataType::Timestamp(unit, _) => {
+            let digits = match unit {
+                TimeUnit::Second => 0,
+                TimeUnit::Millisecond => 3,
+                TimeUnit::Microsecond => 6,
+                TimeUnit::Nanosecond => 9,
+            };
+            format!("CAST({} AS TIMESTAMP({digits}))", quoted(&text()?))
+        }
         DataType::Date32 => format!("CAST({} AS DATE)", quoted(&text()?)),
         DataType::Binary => match value {
             ScalarValue::Binary(Some(bytes)) => {
@@ -115,7 +124,11 @@ mod tests {
             (ScalarValue::from(true), "true"),
             (
                 ScalarValue::TimestampNanosecond(Some(1), Some("UTC".into())),
-                "CAST('1970-01-01T00:00:00.000000001Z' AS TIMESTAMP)",
+                "CAST('1970-01-01T00:00:00.000000001Z' AS TIMESTAMP(9))",
+            ),
+            (
+                ScalarValue::TimestampMicrosecond(Some(10_413_792_000_000_001), Some("UTC".into())),
+                "CAST('2300-01-01T00:00:00.000001Z' AS TIMESTAMP(6))",
             ),
             (ScalarValue::Date32(Some(1)), "CAST('1970-01-02' AS DATE)"),
             (ScalarValue::Decimal128(Some(-105), 5, 1), "CAST('-10.5' AS DECIMAL(5, 1))"),

@@ -192,6 +192,29 @@ fn a_query_is_short_if_its_plan_is_known_and_few_rows_are_read() {
 }
 
 #[test]
+fn the_columns_with_values_are_those_of_the_rows() {
+    let w = two_sensors();
+    let float = || ScalarValue::from(0.5);
+    for (text, values) in [
+        ("SELECT t, $1 AS label FROM w LIMIT 1", vec!["x".into()]),
+        ("SELECT $1 AS label", vec![ScalarValue::Null]),
+        ("SELECT v + $1 AS v, coalesce(v, $1) AS c FROM w", vec![float()]),
+        ("SELECT $1::int + 1 AS n", vec![ScalarValue::from(1_i64)]),
+        ("SELECT s, v FROM w WHERE s = $1 AND v > $2", vec!["b".into(), float()]),
+    ] {
+        let statement = ebbtide_query::statement::parse(text).unwrap().remove(0);
+        let query = w.block_on(w.session().prepare_query(statement, text)).unwrap();
+        // In later runs there may be a generic plan.
+        for _ in 0..4 {
+            let told = w.block_on(query.columns_with(w.session(), Some(&values))).unwrap();
+            let started = w.block_on(query.start(w.session(), &values)).unwrap();
+            assert_eq!(told, started.schema, "{text}");
+        }
+        assert!(w.block_on(query.columns_with(w.session(), Some(&[]))).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn a_generic_plan_sees_what_is_inserted_what_expires_and_new_settings() {
     let w = two_sensors();
     let count = prepare(&w, "SELECT count(*) AS n, min(v) AS low FROM w WHERE s = $1 AND t >= $2");

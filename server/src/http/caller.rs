@@ -9,12 +9,18 @@ use crate::shared::{Shared, add};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use ebbtide_ttl::Code;
 
 /// The header by which a program says that it is no page in a browser.
 const SENDER: &str = "x-ebbtide";
+/// Base64 with its padding, or without, as drivers of Flight SQL send it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// Why a request is not answered: a status and words.
 pub(super) struct Refused(pub(super) StatusCode, pub(super) String);
 
@@ -65,9 +71,9 @@ fn credentials(headers: &HeaderMap) -> Option<Credentials> {
         return Some(Credentials::Token(value.trim().to_owned()));
     }
     let plain = match scheme.as_str() {
-        "basic" => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
+        "basic" => String::from_utf8(BASE64.decode(value.trim()).ok()?).ok()?,
         // Clients of Flight get their credentials back as a token.
-        "bearer" | "token" if !value.contains(':') => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?,
+        "bearer" | "token" if !value.contains(':') => String::from_utf8(BASE64.decode(value.trim()).ok()?).ok()?,
         "bearer" | "token" => value.trim().to_owned(),
         _ => return None,
     };
@@ -107,7 +113,13 @@ pub(super) async fn authorize(
     }
     let unauthorized = |what: &str| Refused(StatusCode::UNAUTHORIZED, what.to_owned());
     let given = given.map(|(name, password)| Credentials::password(name, password));
-    let credentials = credentials(headers).or(given).ok_or_else(|| unauthorized("a login is needed"))?;
+    let what = match headers.contains_key(AUTHORIZATION) {
+        true => {
+            "the header Authorization cannot be decoded: it takes Basic with NAME:PASSWORD in base64, or Bearer with a token"
+        }
+        false => "a login is needed",
+    };
+    let credentials = credentials(headers).or(given).ok_or_else(|| unauthorized(what))?;
     let turn = shared.turn(ends.peer.ip()).await;
     let turn = turn.ok_or_else(|| Refused(StatusCode::TOO_MANY_REQUESTS, "too many logins wait".to_owned()))?;
     let (name, actor) = match credentials {
@@ -150,8 +162,15 @@ mod tests {
             credentials(&headers)
         };
         let ada = Some(Credentials::password("ada", "a:b"));
-        assert_eq!(of(&format!("Basic {}", STANDARD.encode("ada:a:b"))), ada);
+        assert_eq!(of(&format!("Basic {}", BASE64.encode("ada:a:b"))), ada);
         assert_eq!(of("bearer ada:a:b"), ada);
+        // With and without the padding.
+        for (encoded, password) in [("YWRhOng=", "x"), ("YWRhOng", "x"), ("YWRhOnh5eg==", "xyz"), ("YWRhOnh5eg", "xyz")]
+        {
+            for scheme in ["Basic", "Bearer"] {
+                assert_eq!(of(&format!("{scheme} {encoded}")), Some(Credentials::password("ada", password)));
+            }
+        }
         let token = Some(Credentials::Token("ebt_x-_".to_owned()));
         assert_eq!(
             (of("Bearer ebt_x-_"), of("Token  ebt_x-_ ")),

@@ -193,8 +193,12 @@ impl Flight {
         failed.into()
     }
 
-    /// The columns of a statement's rows, as they are sent.
-    async fn columns(&self, statement: &Arc<dyn SqlStatement>) -> Result<SchemaRef, Status> {
+    /// The columns of a statement's rows, as they are sent. Values may change their types.
+    async fn columns(&self, statement: &Arc<dyn SqlStatement>, values: Vec<ArrayRef>) -> Result<SchemaRef, Status> {
+        if !values.is_empty() {
+            let columns = within(self.deadline(), Arc::clone(statement).columns(values)).await?;
+            return Ok(sent(columns.map_err(|error| self.refused(error.into()))?));
+        }
         let described = within(self.deadline(), Arc::clone(statement).describe()).await?;
         let described = described.map_err(|error| self.refused(error.into()))?;
         Ok(sent(described.columns.unwrap_or_else(|| Arc::new(Schema::empty()))))
@@ -282,7 +286,7 @@ impl Flight {
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
         if statement.kind() == SqlKind::Query {
-            let columns = self.columns(&statement).await?;
+            let columns = self.columns(&statement, values).await?;
             return Self::told(command, &columns, request);
         }
         let count = self.write(statement, values).await?;
@@ -414,6 +418,13 @@ impl FlightSqlService for Flight {
             return Err(Status::invalid_argument(
                 "rows go to collections, which are in the schema public and not temporary",
             ));
+        }
+        if let Some(catalog) = ingest.catalog.filter(|catalog| !catalog.is_empty() && *catalog != asking.name) {
+            let what = format!(
+                "rows go to the database of the connection, '{}', not to '{catalog}': the header {DATABASE} names it",
+                asking.name
+            );
+            return Err(Status::invalid_argument(what));
         }
         let exists = asking.database.collection(&ingest.table).is_ok();
         let options = ingest.table_definition_options.unwrap_or_default();

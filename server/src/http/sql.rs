@@ -9,7 +9,6 @@ use crate::error::{CommandError, ServerCode};
 use crate::gate::Actor;
 use crate::shared::{Shared, add, aside};
 use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlKind, SqlResult};
-use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlResult};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, StringArray};
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;

@@ -9,8 +9,8 @@ use super::login::Client;
 use super::own::{Modes, Own};
 use super::rows::{self, Rows};
 use super::statements::{Described, Kept, Portal, Prepared, State, Work};
-use super::values::Parameter;
-use super::wire::{Broken, Wire};
+use super::values::{self, Parameter};
+use super::wire::{Broken, Stream, Wire};
 use super::{copy, lexer, stop};
 use crate::cancellations::Cancellable;
 use crate::shared::{Shared, add, aside};
@@ -31,7 +31,6 @@ use pgwire::messages::{PgWireBackendMessage as Answer, PgWireFrontendMessage as 
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -46,7 +45,8 @@ pub(super) struct Conversation<'a, S> {
     /// Begun by the first statement that needs one.
     session: Option<Arc<dyn SqlSession>>,
     transaction: TransactionStatus,
-    savepoints: Vec<String>,
+    /// Their names, and the number of changes to settings before each.
+    savepoints: Vec<(String, usize)>,
     prepared: Kept<Arc<Prepared>>,
     portals: Kept<Portal>,
     /// Whether messages are left unanswered because one before them failed.
@@ -72,7 +72,7 @@ impl Drop for Running<'_> {
 }
 
 /// What comes before the client is gone, has asked for the end, or the time is over.
-async fn race<S: AsyncRead + AsyncWrite + Unpin, T>(
+async fn race<S: Stream, T>(
     wire: &mut Wire<'_, S>,
     place: &Cancellable<'_>,
     deadline: Option<Instant>,
@@ -130,7 +130,7 @@ fn text_rows(names: &[&str], rows: &[Vec<&str>], formats: &[i16]) -> Result<Rows
     Rows::new(schema, stream::once(async { Ok(batch) }).boxed(), formats)
 }
 
-impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
+impl<'a, S: Stream> Conversation<'a, S> {
     pub(super) fn new(wire: Wire<'a, S>, shared: &'a Shared, client: Client, place: Cancellable<'a>) -> Self {
         let told = client.settings.reported();
         Conversation {
@@ -279,7 +279,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
                 return Err(Refusal::new(super::error::SYNTAX_ERROR, what).into());
             }
         };
-        let prepared = Prepared { work, named: parse.type_oids, described: OnceLock::new() };
+        let named = values::named(&parse.query, parse.type_oids);
+        let prepared = Prepared { work, named, described: OnceLock::new() };
         self.prepared.put(parse.name.as_deref().unwrap_or_default(), Arc::new(prepared), DUPLICATE_STATEMENT)?;
         Ok(self.wire.put(&Answer::ParseComplete(ParseComplete::new()))?)
     }
@@ -555,6 +556,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
         let tag = match own {
             Own::Begin { tag, modes } => {
                 if is_idle {
+                    settings.begin_transaction();
                     self.transaction = TransactionStatus::Transaction;
                     self.in_transaction(modes)?;
                 } else {
@@ -566,23 +568,30 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
                 let is_commit = *own == Own::Commit && self.transaction != TransactionStatus::Error;
                 if is_idle {
                     self.warn("there is no transaction in progress")?;
+                } else {
+                    if !is_commit {
+                        settings.roll_back(0);
+                    }
+                    settings.end_transaction();
                 }
-                self.client.settings.end_transaction();
                 self.transaction = TransactionStatus::Idle;
                 (self.savepoints, _) = (Vec::new(), self.portals.clear());
                 if is_commit { "COMMIT" } else { "ROLLBACK" }
             }
             Own::Savepoint(name) => {
                 self.check_transaction("SAVEPOINT")?;
-                self.savepoints.push(name.clone());
+                self.savepoints.push((name.clone(), self.client.settings.changes()));
                 "SAVEPOINT"
             }
             Own::Release(name) | Own::RollbackTo(name) => {
                 self.check_transaction("a savepoint")?;
-                let at = self.savepoints.iter().rposition(|one| one == name);
+                let at = self.savepoints.iter().rposition(|(one, _)| one == name);
                 let what = || Refusal::new(INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"));
                 let at = at.ok_or_else(what)?;
                 let is_release = matches!(own, Own::Release(_));
+                if !is_release {
+                    self.client.settings.roll_back(self.savepoints[at].1);
+                }
                 self.savepoints.truncate(if is_release { at } else { at + 1 });
                 self.transaction = TransactionStatus::Transaction;
                 if is_release { "RELEASE" } else { "ROLLBACK" }
@@ -596,6 +605,11 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Conversation<'a, S> {
             Own::SetTransaction { modes, is_session: false } => {
                 self.check_transaction("SET TRANSACTION")?;
                 self.in_transaction(modes)?;
+                "SET"
+            }
+            Own::Set { name, value, is_local: true } if is_idle => {
+                settings.clone().set(name, value.as_deref(), true)?;
+                self.warn("SET LOCAL can only be used in transaction blocks")?;
                 "SET"
             }
             Own::Set { name, value, is_local } => {

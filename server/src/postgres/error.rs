@@ -94,6 +94,12 @@ impl From<SqlError> for Refusal {
             SqlError::Forbidden(needed) => {
                 Refusal::new(INSUFFICIENT_PRIVILEGE, format!("this statement needs the role {needed}"))
             }
+            // Of a statement that was prepared in SQL.
+            SqlError::Failed(Code::BadValue, message)
+                if message.starts_with("prepared statement ") && message.ends_with(" does not exist") =>
+            {
+                Refusal::new(INVALID_STATEMENT_NAME, message)
+            }
             SqlError::Failed(code, message) => Refusal::new(state_of(code), message),
         }
     }

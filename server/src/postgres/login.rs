@@ -4,7 +4,7 @@ use super::error::{
     FEATURE_NOT_SUPPORTED, INVALID_AUTHORIZATION, INVALID_CATALOG_NAME, INVALID_PASSWORD, PROTOCOL_VIOLATION, Refusal,
 };
 use super::settings::Settings;
-use super::wire::{Broken, Wire};
+use super::wire::{Broken, Stream, Wire};
 use crate::accounts::Role;
 use crate::cancellations::Cancellable;
 use crate::client::User;
@@ -19,7 +19,6 @@ use pgwire::messages::startup::{
     Startup,
 };
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 /// Who is connected, to what.
@@ -44,7 +43,7 @@ impl Client {
 }
 
 /// Lets a client in, and tells it what it has to know.
-pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn open<S: Stream>(
     wire: &mut Wire<'_, S>,
     ends: Ends,
     shared: &Shared,
@@ -138,7 +137,7 @@ fn database(shared: &Shared, named: Option<&str>, user: &str) -> Result<(String,
 }
 
 /// The account of a client, once it has proven to know its password; nobody where there are no accounts.
-async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
+async fn authenticate<S: Stream>(
     wire: &mut Wire<'_, S>,
     ends: Ends,
     shared: &Shared,
@@ -171,10 +170,7 @@ async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// What a client answers to a step of its login.
-async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
-    wire: &mut Wire<'_, S>,
-    shared: &Shared,
-) -> Result<PasswordMessageFamily, Broken> {
+async fn answer<S: Stream>(wire: &mut Wire<'_, S>, shared: &Shared) -> Result<PasswordMessageFamily, Broken> {
     wire.flush().await?;
     let message = timeout(shared.settings.stall_max, wire.message(true)).await;
     match message.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?? {

@@ -311,6 +311,13 @@ fn deallocate(mut cursor: Cursor<'_>) -> Result<Asked, Refusal> {
 
 fn copy(mut cursor: Cursor<'_>) -> Result<Asked, Refusal> {
     cursor.take("copy");
+    // `COPY COLLECTION a TO b` is a statement of the engine; `COPY collection TO ...` copies a table of that name.
+    if let [(_, first, _), (_, Token::Word(_) | Token::Name(_), _), ..] = &cursor.tokens[cursor.at..]
+        && first.is("collection")
+        && !(cursor.tokens[cursor.at + 1].1.is("to") || cursor.tokens[cursor.at + 1].1.is("from"))
+    {
+        return Ok(Asked::Sql);
+    }
     let query = if cursor.sign('(') {
         let (_, _, begin) = cursor.tokens[cursor.at - 1];
         let mut depth = 1_usize;
@@ -435,6 +442,8 @@ mod tests {
             "set ebbtide.fast_paths = false",
             "(select 1)",
             "COMPACT w",
+            "copy collection a to b",
+            "COPY COLLECTION \"to\" TO b",
             "end_of_day()",
         ] {
             assert_eq!(asked(text).unwrap(), Asked::Sql, "{text}");
@@ -509,6 +518,7 @@ mod tests {
         );
         assert_eq!(of("copy public.\"W\" to stdout (format 'binary')").query, "SELECT * FROM public.\"W\"");
         assert_eq!(of("copy w (a, \"B\") to stdout csv header").query, "SELECT a, \"B\" FROM w");
+        assert_eq!(of("copy collection to stdout").query, "SELECT * FROM collection");
         assert!(!of("copy w to stdout with (header false, format text)").has_header);
         for text in ["copy w from stdin", "copy w to '/tmp/x'", "copy w to stdout (quote 'x')"] {
             assert_eq!(asked(text).unwrap_err().state, FEATURE_NOT_SUPPORTED, "{text}");

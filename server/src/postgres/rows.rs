@@ -1,16 +1,16 @@
 //! Rows of a statement as messages: each a row, or a piece of a copy.
 
-use super::copy;
 use super::error::Refusal;
 use super::instants::Instant;
 use super::own::{Copy, CopyForm};
+use super::{copy, texts};
 use crate::shared::aside;
 use crate::sql::{Sql, SqlError};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use arrow_pg::encoder::{Encoder, encode_value};
+use arrow_pg::encoder::Encoder;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use pgwire::api::Type;
@@ -180,6 +180,6 @@ fn cell(
     }
     match Instant::of(column, row) {
         Some(instant) => Ok(Encoder::encode_field(encoder, &instant, info)?),
-        None => Ok(encode_value(encoder, column, row, field, info)?),
+        None => Ok(texts::encode(encoder, column, row, field, info)?),
     }
 }

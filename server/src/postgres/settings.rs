@@ -127,6 +127,14 @@ fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name))
 }
 
+/// A change, with the value before it.
+#[derive(Debug, Clone)]
+struct Change {
+    is_local: bool,
+    name: &'static str,
+    before: Option<String>,
+}
+
 /// The settings of a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
@@ -134,8 +142,10 @@ pub(super) struct Settings {
     values: BTreeMap<&'static str, String>,
     /// What `RESET` goes back to: what the connection began with.
     begun: BTreeMap<&'static str, String>,
-    /// What was to hold for a transaction alone, with the value before it.
-    local: BTreeMap<&'static str, Option<String>>,
+    /// Those that hold for a transaction alone, before those above.
+    local: BTreeMap<&'static str, String>,
+    /// What a transaction has changed, in a transaction.
+    changes: Option<Vec<Change>>,
 }
 
 impl Settings {
@@ -170,40 +180,68 @@ impl Settings {
     }
 
     fn value(&self, known: &Known) -> &str {
-        self.values.get(known.name).map_or(known.default, String::as_str)
+        let set = self.local.get(known.name).or_else(|| self.values.get(known.name));
+        set.map_or(known.default, String::as_str)
     }
 
     /// Changes one. `None` sets it to what the connection began with.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Refusal> {
         let known = find(name).ok_or_else(|| unknown(name))?;
         let value = match value {
-            None => self.begun.get(known.name).cloned(),
-            Some(value) => Some(checked(known, value)?),
+            None => self.begun.get(known.name).cloned().unwrap_or_else(|| known.default.to_owned()),
+            Some(value) => checked(known, value)?,
         };
-        let before = self.values.get(known.name).cloned();
-        if is_local {
-            self.local.entry(known.name).or_insert(before);
+        self.put(is_local, known.name, Some(value));
+        if !is_local {
+            self.put(true, known.name, None);
         }
-        match value {
-            Some(value) => self.values.insert(known.name, value),
-            None => self.values.remove(known.name),
-        };
         Ok(())
     }
 
     /// Sets all to what the connection began with.
     pub(super) fn reset(&mut self) {
-        self.values = self.begun.clone();
+        for Known { name, .. } in KNOWN {
+            self.put(false, name, self.begun.get(name).cloned());
+            self.put(true, name, None);
+        }
     }
 
-    /// Ends what was to hold for a transaction alone.
-    pub(super) fn end_transaction(&mut self) {
-        for (name, before) in std::mem::take(&mut self.local) {
-            match before {
-                Some(value) => self.values.insert(name, value),
-                None => self.values.remove(name),
-            };
+    fn put(&mut self, is_local: bool, name: &'static str, value: Option<String>) {
+        let values = if is_local { &mut self.local } else { &mut self.values };
+        if values.get(name) == value.as_ref() {
+            return;
         }
+        let before = match value {
+            Some(value) => values.insert(name, value),
+            None => values.remove(name),
+        };
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change { is_local, name, before });
+        }
+    }
+
+    pub(super) fn begin_transaction(&mut self) {
+        self.changes = Some(Vec::new());
+    }
+
+    /// The number of changes in the transaction.
+    pub(super) fn changes(&self) -> usize {
+        self.changes.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Takes back the changes in the transaction, but for the first `kept`.
+    pub(super) fn roll_back(&mut self, kept: usize) {
+        let Some(mut changes) = self.changes.take() else { return };
+        for Change { is_local, name, before } in changes.drain(kept..).rev() {
+            self.put(is_local, name, before);
+        }
+        self.changes = Some(changes);
+    }
+
+    /// Ends what was to hold for the transaction alone, and keeps its other changes.
+    pub(super) fn end_transaction(&mut self) {
+        self.changes = None;
+        self.local.clear();
     }
 
     fn is_on(&self, name: &str) -> bool {
@@ -311,5 +349,28 @@ mod tests {
         assert_eq!(settings.show("statement_timeout").unwrap().1, "10");
         assert_eq!(settings.show("transaction_read_only").unwrap().1, "off");
         assert!(settings.is_read_only(), "for the session");
+    }
+
+    #[test]
+    fn a_rollback_takes_back_what_was_set() {
+        let mut settings = Settings::default();
+        let shown = |settings: &Settings| settings.show("statement_timeout").unwrap().1.to_owned();
+        settings.set("statement_timeout", Some("1s"), false).unwrap();
+        settings.begin_transaction();
+        settings.set("statement_timeout", Some("7s"), true).unwrap();
+        settings.set("statement_timeout", Some("9s"), false).unwrap();
+        assert_eq!(shown(&settings), "9s");
+        let savepoint = settings.changes();
+        settings.set("statement_timeout", None, true).unwrap();
+        assert_eq!(shown(&settings), "0");
+        settings.reset();
+        settings.roll_back(savepoint);
+        assert_eq!(shown(&settings), "9s");
+        let mut committed = settings.clone();
+        committed.end_transaction();
+        assert_eq!(shown(&committed), "9s");
+        settings.roll_back(0);
+        settings.end_transaction();
+        assert_eq!(shown(&settings), "1s");
     }
 }

@@ -1,19 +1,28 @@
 //! Values of parameters, in the text and in the binary form of PostgreSQL's types.
 
-use super::error::{FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, Refusal};
+use super::error::{FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, LIMIT_EXCEEDED, Refusal};
+use super::lexer::{Token, tokens};
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array,
-    StringArray, TimestampMicrosecondArray, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array,
+    ListArray, StringArray, TimestampMicrosecondArray, new_empty_array, new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{CastOptions, cast, cast_with_options, concat};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use pgwire::api::Type;
+use postgres_types::Kind;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::str::from_utf8;
 use std::sync::Arc;
 
 /// Microseconds, and days, from 1970 to 2000, which PostgreSQL counts from.
 pub(super) const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const EPOCH_DAYS: i32 = 10_957;
+/// Parameters of a statement at most: a message counts them in two bytes.
+const PARAMETERS_MAX: usize = 65_535;
+/// Items of an array at most.
+const ITEMS_MAX: i32 = 100_000;
 /// Digits of a decimal at most.
 const DECIMAL_DIGITS: usize = 38;
 
@@ -113,6 +122,9 @@ impl Parameter {
             let micros = long()?.checked_add(EPOCH_MICROS).ok_or_else(wrong)?;
             Ok(TimestampMicrosecondArray::from(vec![micros]))
         };
+        if let Kind::Array(item) = self.kind.kind() {
+            return list(item, bytes)?.ok_or_else(wrong);
+        }
         Ok(match self.kind {
             Type::BOOL => Arc::new(BooleanArray::from(vec![fixed::<1>(bytes).ok_or_else(wrong)?[0] != 0])),
             Type::INT2 => whole(fixed(bytes).map(i16::from_be_bytes).ok_or_else(wrong)?.into()),
@@ -131,12 +143,127 @@ impl Parameter {
             Type::NUMERIC => numeric(bytes).as_deref().and_then(decimal).ok_or_else(wrong)?,
             Type::JSONB => text(bytes.strip_prefix(&[1]).ok_or_else(wrong)?)?,
             Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::JSON | Type::UNKNOWN => text(bytes)?,
+            Type::UUID => {
+                let bytes = fixed::<16>(bytes).ok_or_else(wrong)?;
+                let part = |of: Range<usize>| bytes[of].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                let parts = [part(0..4), part(4..6), part(6..8), part(8..10), part(10..16)];
+                text(parts.join("-").as_bytes())?
+            }
+            Type::TIME => {
+                let micros = u64::try_from(long()?).map_err(|_| wrong())?;
+                let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+                let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+                text(format!("{hour:02}:{minute:02}:{second:02}.{rest:06}").as_bytes())?
+            }
             _ => {
                 let what = format!("values of type {name} are not known in binary form: send text");
                 return Err(Refusal::new(FEATURE_NOT_SUPPORTED, what));
             }
         })
     }
+}
+
+/// An array of one dimension: the number of dimensions, whether there are nulls, the type of the items, their number, the number
+/// of the first one, and the items with their lengths.
+fn list(item: &Type, bytes: &[u8]) -> Result<Option<ArrayRef>, Refusal> {
+    let item = Parameter { kind: item.clone(), inferred: None };
+    let kind = item.arrow().unwrap_or(if item.kind == Type::BOOL { DataType::Boolean } else { DataType::Utf8 });
+    let mut rest = bytes;
+    let mut next = || -> Option<i32> {
+        let (number, after) = rest.split_first_chunk()?;
+        rest = after;
+        Some(i32::from_be_bytes(*number))
+    };
+    let (Some(dimensions), Some(_nulls), Some(_kind)) = (next(), next(), next()) else { return Ok(None) };
+    let mut items = vec![new_empty_array(&kind)];
+    match dimensions {
+        0 => {}
+        1 => {
+            let (Some(count), Some(_first)) = (next(), next()) else { return Ok(None) };
+            if count > ITEMS_MAX {
+                let what = format!("an array of {count} items, above the limit of {ITEMS_MAX}");
+                return Err(Refusal::new(LIMIT_EXCEEDED, what));
+            }
+            for _ in 0..count {
+                let Some((length, after)) = rest.split_first_chunk() else { return Ok(None) };
+                let (value, after) = match usize::try_from(i32::from_be_bytes(*length)) {
+                    Err(_) => (new_null_array(&kind, 1), after),
+                    Ok(length) => {
+                        let Some((value, after)) = after.split_at_checked(length) else { return Ok(None) };
+                        (cast(&item.of_binary(value)?, &kind)?, after)
+                    }
+                };
+                items.push(value);
+                rest = after;
+            }
+        }
+        _ => return Err(Refusal::new(FEATURE_NOT_SUPPORTED, "an array of more than one dimension")),
+    }
+    if !rest.is_empty() {
+        return Ok(None);
+    }
+    let items = concat(&items.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
+    let field = Arc::new(Field::new_list_field(kind, true));
+    Ok(Some(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([items.len()]), items, None))))
+}
+
+/// The types of parameters: those that the client has named, and those to which a statement casts them, by `$1::type` or
+/// `CAST($1 AS type)` where they occur first; 0 for others.
+pub(super) fn named(text: &str, mut named: Vec<u32>) -> Vec<u32> {
+    if !text.contains('$') {
+        return named;
+    }
+    let tokens: Vec<Token<'_>> = tokens(text).map(|(_, token, _)| token).collect();
+    let mut seen = BTreeSet::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let Token::Word(word) = token else { continue };
+        let number = word.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+        let Some(number) = number.filter(|number| (1..=PARAMETERS_MAX).contains(number) && seen.insert(*number)) else {
+            continue;
+        };
+        let kind = match &tokens[at + 1..] {
+            [Token::Sign(':'), Token::Sign(':'), kind @ ..] => kind,
+            [word, kind @ ..] if word.is("as") && at > 1 && tokens[at - 2].is("cast") => kind,
+            _ => continue,
+        };
+        if let Some(kind) = named_type(kind) {
+            named.resize(named.len().max(number), 0);
+            if [0, Type::UNKNOWN.oid()].contains(&named[number - 1]) {
+                named[number - 1] = kind.oid();
+            }
+        }
+    }
+    named
+}
+
+/// The type that these words begin with, if values of it are read in both forms.
+fn named_type(words: &[Token<'_>]) -> Option<Type> {
+    let (Token::Word(first), rest) = words.split_first()? else { return None };
+    let is = |token: Option<&Token<'_>>, word: &str| token.is_some_and(|token| token.is(word));
+    let (kind, array) = match first.to_ascii_lowercase().as_str() {
+        "int2" | "smallint" => (Type::INT2, Type::INT2_ARRAY),
+        "int4" | "int" | "integer" => (Type::INT4, Type::INT4_ARRAY),
+        "int8" | "bigint" => (Type::INT8, Type::INT8_ARRAY),
+        "oid" => (Type::OID, Type::OID_ARRAY),
+        "float4" | "real" => (Type::FLOAT4, Type::FLOAT4_ARRAY),
+        "float8" => (Type::FLOAT8, Type::FLOAT8_ARRAY),
+        "double" if is(rest.first(), "precision") => (Type::FLOAT8, Type::UNKNOWN),
+        "bool" | "boolean" => (Type::BOOL, Type::BOOL_ARRAY),
+        "text" => (Type::TEXT, Type::TEXT_ARRAY),
+        "date" => (Type::DATE, Type::DATE_ARRAY),
+        "timestamptz" => (Type::TIMESTAMPTZ, Type::TIMESTAMPTZ_ARRAY),
+        "timestamp" => match rest {
+            [with, time, zone, ..] if with.is("with") && time.is("time") && zone.is("zone") => {
+                (Type::TIMESTAMPTZ, Type::UNKNOWN)
+            }
+            [Token::Sign('('), ..] => return None,
+            _ => (Type::TIMESTAMP, Type::TIMESTAMP_ARRAY),
+        },
+        "numeric" | "decimal" => (Type::NUMERIC, Type::UNKNOWN),
+        _ => return None,
+    };
+    let kind = if rest.first() == Some(&Token::Sign('[')) { array } else { kind };
+    (kind != Type::UNKNOWN).then_some(kind)
 }
 
 fn text_of(array: &ArrayRef) -> &str {
@@ -228,6 +355,23 @@ mod tests {
         ] {
             assert_eq!(shown(kind.clone(), bytes, true).as_deref(), Ok(expected), "{kind}");
         }
+        let time = (12 * 3600 * 1_000_000_i64 + 1).to_be_bytes();
+        assert_eq!(shown(Type::TIME, &time, true).as_deref(), Ok("Utf8 12:00:00.000001"));
+        let uuid: Vec<u8> = (0..16).collect();
+        let expected = "Utf8 00010203-0405-0607-0809-0a0b0c0d0e0f";
+        assert_eq!(shown(Type::UUID, &uuid, true).as_deref(), Ok(expected));
+        // One dimension, with nulls, of int4, two items from 1 on.
+        let head = [1, 1, 23, 2, 1].map(i32::to_be_bytes).concat();
+        let items = [&4_i32.to_be_bytes()[..], &7_i32.to_be_bytes(), &(-1_i32).to_be_bytes()].concat();
+        let list = |bytes: &[u8]| {
+            let parameter = Parameter { kind: Type::INT4_ARRAY, inferred: None };
+            let value = parameter.value(1, Some(bytes), true).map_err(|refusal| refusal.state)?;
+            Ok(array_value_to_string(&value, 0).unwrap())
+        };
+        assert_eq!(list(&[head.clone(), items.clone()].concat()), Ok("[7, ]".to_owned()));
+        assert_eq!(list(&[0, 0, 23].map(i32::to_be_bytes).concat()), Ok("[]".to_owned()));
+        assert_eq!(list(&[head.clone(), items[..9].to_vec()].concat()), Err(INVALID_BINARY));
+        assert_eq!(list(&[head, items, vec![0]].concat()), Err(INVALID_BINARY));
         for (kind, bytes) in [
             (Type::INT8, &[0; 4][..]),
             (Type::NUMERIC, &[0, 9]),
@@ -256,6 +400,19 @@ mod tests {
         for (kind, text) in [(Type::INT4, "seven"), (Type::BOOL, "2"), (Type::BYTEA, "\\x0"), (Type::DATE, "never")] {
             assert_eq!(shown(kind.clone(), text.as_bytes(), false), Err(INVALID_TEXT), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_parameter_has_the_type_of_its_cast() {
+        let of = |text| named(text, Vec::new());
+        assert_eq!(of("SELECT $2::int + 1, $1"), [0, 23]);
+        assert_eq!(
+            of("SELECT CAST($1 AS timestamp with time zone), $2 :: TIMESTAMP, $3::float8[]"),
+            [1184, 1114, 1022]
+        );
+        assert_eq!(of("SELECT n = $1, $1::int, $2::interval, '$3::int', $4::double precision"), [0, 0, 0, 701]);
+        assert_eq!(of("SELECT 1::int, $0::int, $99999999::int"), [0; 0]);
+        assert_eq!(named("SELECT $1::int, $2::oid[]", vec![20]), [20, 1028]);
     }
 
     #[test]

@@ -1,20 +1,54 @@
 //! Messages of PostgreSQL's protocol on a connection.
 
 use super::error::{PROTOCOL_VIOLATION, Refusal};
-use crate::shared::{Shared, add};
+use crate::shared::{MEMORY_UNIT, Shared, add};
 use bytes::BytesMut;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 
 /// Bytes that are read at a time, and after which replies are sent.
 pub(super) const CHUNK: usize = 64 << 10;
 /// Bytes of a message before the login at most.
 const STRANGER_BYTES_MAX: usize = 10_000;
-/// Bytes that are read ahead while a statement runs at most.
+/// Bytes that are read ahead while a statement runs at most: without memory from what all connections share, and with it. The end of
+/// a connection comes behind what the client has sent before, so it can be noticed only if there is room for that.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
+const AHEAD_SHARED_BYTES_MAX: usize = 16 << 20;
+
+/// The stream of a connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {
+    /// The socket below it.
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Stream for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Stream for TlsStream<TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+/// Waits until the other side has closed a connection, without reading what it has sent before.
+#[cfg(target_os = "linux")]
+async fn closed(socket: &TcpStream) {
+    // Of urgent data the system tells only those who register for it, so what remains is the end.
+    let _closed = socket.ready(tokio::io::Interest::PRIORITY).await;
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn closed(_socket: &TcpStream) {
+    std::future::pending().await
+}
 
 /// Why a conversation cannot go on.
 #[derive(Debug)]
@@ -46,12 +80,14 @@ pub(super) struct Wire<'a, S> {
     context: DecodeContext,
     /// Memory of the message that is read or answered.
     memory: Option<SemaphorePermit<'a>>,
+    /// Memory of what was read far ahead.
+    ahead: Option<SemaphorePermit<'a>>,
 }
 
 impl<'a, S> Wire<'a, S> {
     pub(super) fn new(stream: S, shared: &'a Shared) -> Wire<'a, S> {
         let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
-        Wire { stream, shared, input: BytesMut::new(), output: BytesMut::new(), context, memory: None }
+        Wire { stream, shared, input: BytesMut::new(), output: BytesMut::new(), context, memory: None, ahead: None }
     }
 
     /// The stream, for TLS to begin on. Nothing if the client has sent something already, which would be read as if it had come
@@ -98,10 +134,14 @@ impl<'a, S> Wire<'a, S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
+impl<S: Stream> Wire<'_, S> {
     /// The next message; nothing at the end of the stream. It can be cancelled without loss.
     pub(super) async fn message(&mut self, is_stranger: bool) -> Result<Option<PgWireFrontendMessage>, Broken> {
         self.memory = None;
+        if self.ahead.is_some() && self.input.len() < AHEAD_BYTES_MAX {
+            self.input = BytesMut::from(&self.input[..]);
+            self.ahead = None;
+        }
         loop {
             let announced = self.announced(is_stranger)?;
             if let Some(length) = announced {
@@ -114,6 +154,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
                     };
                 }
                 if length > CHUNK {
+                    // The message's own takes its place.
+                    self.ahead = None;
                     // Memory grows with what arrives, not with what is announced.
                     let units = self.shared.units(length.min(self.input.len() + CHUNK));
                     let have = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
@@ -141,11 +183,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
         }
     }
 
+    /// Whether there is memory for more of what is read ahead.
+    fn may_read_on(&mut self) -> bool {
+        let memory = &self.shared.memory;
+        // Half of it is left to messages.
+        let half = self.shared.settings.message_memory_bytes / MEMORY_UNIT / 2;
+        if self.ahead.is_none() && memory.available_permits() > half {
+            let units = self.shared.units(AHEAD_SHARED_BYTES_MAX);
+            self.ahead = memory.try_acquire_many(units).ok();
+        }
+        self.ahead.is_some() && self.input.len() < AHEAD_SHARED_BYTES_MAX
+    }
+
     /// Waits until the client is gone. What it sends meanwhile is kept, up to a limit.
     pub(super) async fn is_gone(&mut self) {
         loop {
-            if self.input.len() >= AHEAD_BYTES_MAX {
-                return std::future::pending().await;
+            if self.input.len() >= AHEAD_BYTES_MAX && !self.may_read_on() {
+                return closed(self.stream.socket()).await;
             }
             self.input.reserve(CHUNK);
             match self.stream.read_buf(&mut self.input).await {
@@ -174,4 +228,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
 
 fn stalled() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client stalled")
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn the_end_of_a_connection_is_noticed_behind_what_is_not_read() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (mut client, (socket, _)) = (client.unwrap(), accepted.unwrap());
+        client.write_all(&[0; 1000]).await.unwrap();
+        socket.readable().await.unwrap();
+        assert_eq!(closed(&socket).now_or_never(), None);
+        drop(client);
+        closed(&socket).await;
+    }
 }

@@ -26,6 +26,15 @@ public class Postgres {
             check(List.of("w"), strings(about.getTables(null, "public", "%", new String[] {"TABLE"}), "TABLE_NAME"));
             check(List.of("t", "s", "temp", "n", "ok", "o"), strings(about.getColumns(null, "public", "w", "%"), "COLUMN_NAME"));
             check(List.of(), strings(about.getPrimaryKeys(null, "public", "w"), "COLUMN_NAME"));
+            check(List.of(), strings(about.getImportedKeys(null, "public", "w"), "FKCOLUMN_NAME"));
+            check(List.of(), strings(about.getIndexInfo(null, "public", "w", false, false), "COLUMN_NAME"));
+            check(true, strings(about.getTypeInfo(), "TYPE_NAME").contains("timestamptz"));
+            try (Statement some = db.createStatement()) {
+                ResultSet row = some.executeQuery("SELECT 'Infinity'::float8, '-0'::float8");
+                row.next();
+                check(Double.POSITIVE_INFINITY, row.getDouble(1));
+                check(-0.0, row.getDouble(2));
+            }
             try (PreparedStatement insert = db.prepareStatement("INSERT INTO w (t, s, temp, n) VALUES (?, ?, ?, ?)")) {
                 for (int at = 0; at < 3; at++) {
                     insert.setObject(1, OffsetDateTime.parse("2024-05-01T00:00:0" + at + "Z"));

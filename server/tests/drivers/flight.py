@@ -60,6 +60,11 @@ if len(sys.argv) > 2:
         table = pa.table({"t": pa.array([FIRST], pa.timestamp("ms", "UTC")), "s": ["x"]})
         refused("needs the role write", lambda: cursor.adbc_ingest("w", table, mode="append"))
     refused("the login was refused", lambda: login(NAME, "wrong").cursor().execute("SELECT 1"))
+    # Whatever the length of what is encoded.
+    for password in ["wrong", "wrong1", "wrong12"]:
+        refused("the login was refused", lambda: login(NAME, password).cursor().execute("SELECT 1"))
+    unreadable = {"adbc.flight.sql.authorization_header": "Basic !"}
+    refused("cannot be decoded", lambda: flight.connect(ADDRESS, db_kwargs=unreadable, autocommit=True).cursor().execute("SELECT 1"))
     refused("a login is needed", lambda: flight.connect(ADDRESS, autocommit=True).cursor().execute("SELECT 1"))
     bearer = {"adbc.flight.sql.authorization_header": f"Bearer {TOKEN}"}
     with flight.connect(ADDRESS, db_kwargs=bearer, autocommit=True) as db, db.cursor() as cursor:
@@ -103,6 +108,11 @@ with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.curso
         (dt.datetime(2024, 1, 2, tzinfo=UTC), "yard", None, -3, False),
     ]
     assert rows("SELECT s FROM w WHERE temp > $1 AND n < $2", (1.5, 10)) == [("roof",)]
+    # Values change the types of columns, and whether they have nulls.
+    assert rows("SELECT s, $1 AS label FROM w ORDER BY t LIMIT 1", ("x",)) == [("roof", "x")]
+    assert rows("SELECT n + $1 AS v FROM w ORDER BY t", (0.5,)) == [(3.5,), (-2.5,)]
+    assert rows("SELECT coalesce(temp, $1) AS v FROM w ORDER BY t", (1.5,)) == [(21.5,), (1.5,)]
+    assert rows("SELECT $1::int + 1 AS v", (1,)) == [(2,)]
     assert db.adbc_get_info()["vendor_name"] == "Ebbtide"
     assert db.adbc_get_table_types() == ["BASE TABLE", "VIEW"]
     assert db.adbc_get_table_schema("w").names == ["t", "s", "temp", "n", "ok", "o"]
@@ -132,6 +142,8 @@ with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.curso
 
     refused("there is no column 'nope'", lambda: rows("SELECT nope FROM w"))
     refused("CREATE COLLECTION nowhere", lambda: cursor.adbc_ingest("nowhere", table, mode="create"))
+    refused("'weather', not to 'other'", lambda: cursor.adbc_ingest("w", table, mode="append", catalog_name="other"))
+    cursor.adbc_ingest("w", table.slice(0, 0), mode="append", catalog_name="weather")
     refused("exists already", lambda: cursor.adbc_ingest("w", table, mode="create"))
     refused("DROP COLLECTION", lambda: cursor.adbc_ingest("w", table, mode="replace"))
     refused("temp", lambda: cursor.adbc_ingest("w", pa.table({"t": table["t"][:1], "temp": ["warm"]}), mode="append"))

@@ -5,6 +5,7 @@ import asyncio
 import datetime as dt
 import decimal
 import sys
+import uuid
 
 import adbc_driver_postgresql.dbapi as adbc
 import asyncpg
@@ -65,7 +66,20 @@ def with_psycopg():
             {"a": 1}, dt.timedelta(days=1, hours=2), b"\x00\xff",
         ), values
         assert "did you mean SELECT" in refused("42601", lambda: db.execute("SELEC 1"))
-        refused("22023", lambda: db.execute("SELECT %s::int8 + n FROM w", ("seven",)))
+        refused("22P02", lambda: db.execute("SELECT %s::int8 + n FROM w", ("seven",)))
+        far = dt.datetime(2300, 1, 1, tzinfo=UTC)
+        assert db.execute("INSERT INTO w (t, s) VALUES (%s, 'far')", (far,)).rowcount == 1
+        assert db.execute("DELETE FROM w WHERE t = %s", (far,)).rowcount == 1
+        assert db.execute("SELECT TIMESTAMPTZ '2024-01-01 02:00:00.5+02'").fetchone() == (FIRST,)
+        number = uuid.UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
+        assert db.execute("SELECT %b || '', %b || ''", (number, dt.time(1, 2, 3))).fetchone() == (str(number), "01:02:03.000000")
+        with db.cursor().copy("COPY (SELECT 'Infinity'::float8, '-Infinity'::float8, [interval '1 day']) TO STDOUT (FORMAT csv)") as copy:
+            assert b"".join(copy) == b'Infinity,-Infinity,"{""1 day""}"\n'
+        columns = "SELECT ordinal_position, data_type FROM information_schema.columns WHERE table_name = 'w' ORDER BY 1 LIMIT 3"
+        expected = [(1, "timestamp with time zone"), (2, "text"), (3, "double precision")]
+        assert db.execute(columns).fetchall() == expected
+        refused("26000", lambda: db.execute("DEALLOCATE nope"))
+        refused("26000", lambda: db.execute("EXECUTE nope"))
         refused("0A000", lambda: db.execute("SET TIME ZONE 'Europe/Berlin'"))
         db.execute("SET statement_timeout = '20ms'")
         endless = "SELECT count(*) FROM generate_series(1, 10000000) a JOIN generate_series(1, 10000000) b ON a.value * b.value = -1"
@@ -95,6 +109,11 @@ async def with_asyncpg():
     async with db.transaction():
         values = [row["value"] async for row in db.cursor("SELECT value FROM generate_series(1, 1000)", prefetch=7)]
     assert values == list(range(1, 1001))
+    assert await db.fetchval("SELECT array_agg(temp) FROM w") == [21.5, None]
+    assert await db.fetchval("SELECT [1, 2]") == [1, 2]
+    assert await db.fetchval("SELECT $1::int + 1", 5) == 6
+    assert await db.fetchval("SELECT count(*) FROM w WHERE t > $1::timestamptz", FIRST) == 1
+    assert await db.fetchval("SELECT count(*) FROM w WHERE n = ANY($1::int8[])", [3, 4]) == 1
     await db.reset()
     await db.close()
     async with asyncpg.create_pool(host="127.0.0.1", port=PORT, database="weather", user="me", min_size=2, max_size=8) as pool:

@@ -42,13 +42,15 @@ impl FlightService for Service {
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
         let command = Any::decode(&*request.get_ref().cmd).ok().and_then(|any| Command::try_from(any).ok());
-        let statement = match &command {
+        let (statement, values) = match &command {
             Some(Command::CommandStatementQuery(query)) => {
                 let asking = self.0.asking(&request).await?;
-                self.0.statement(&asking, &query.query)?
+                (self.0.statement(&asking, &query.query)?, Vec::new())
             }
             Some(Command::CommandPreparedStatementQuery(query)) => {
-                self.0.prepared_statement(&query.prepared_statement_handle, &request).await?.0
+                let (statement, values, _) =
+                    self.0.prepared_statement(&query.prepared_statement_handle, &request).await?;
+                (statement, values)
             }
             // What is left has no statement to run.
             _ => {
@@ -56,7 +58,7 @@ impl FlightService for Service {
                 return Ok(info.map(|info| SchemaResult { schema: info.schema }));
             }
         };
-        let columns = self.0.columns(&statement).await?;
+        let columns = self.0.columns(&statement, values).await?;
         schema_of(&columns)
     }
 
