@@ -15,7 +15,8 @@ use arrow::datatypes::{
     DataType, Field, Fields, Float64Type, Int64Type, Schema as ArrowSchema, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
-use ebbtide_ttl::{Code, Precision, RuleError, exact_int, int_fits_double};
+use ebbtide_ttl::{Code, Precision, RuleError, decimal_fits_double, exact_int, int_fits_double};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Checks a user's batch and converts it to canonical form: all of its rows, or none.
@@ -28,13 +29,11 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
     let mut found = Schema { meta_type: None, fields: Vec::new(), ..schema.clone() };
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
+    check_once(batch.schema_ref().fields(), "")?;
     for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         let name = field.name();
         check_name(name).map_err(|e| BatchError::new(0, e))?;
         if *name == schema.time {
-            if time.is_some() {
-                return Err(twice(name));
-            }
             time = Some(time_column(column, name, precision)?);
             continue;
         }
@@ -46,9 +45,6 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
         let ty = reconciled(&ty, array.data_type());
         if let Some(known) = known {
             known.join(&ty, name).map_err(|e| BatchError::new(first_value(column), e))?;
-        }
-        if fields.iter().any(|f: &Field| f.name() == name) {
-            return Err(twice(name));
         }
         fields.push(Field::new(name, array.data_type().clone(), true));
         arrays.push(array);
@@ -76,8 +72,13 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
     Ok(Accepted { batch, schema, meta_numbers: None })
 }
 
-fn twice(name: &str) -> BatchError {
-    BatchError::bad_value(0, format!("field '{name}' is there twice"))
+/// Refuses a name that is there twice. `above` is what comes before a name in messages.
+fn check_once(fields: &Fields, above: &str) -> Result<(), BatchError> {
+    let mut names = HashSet::with_capacity(fields.len());
+    match fields.iter().find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(field) => Err(BatchError::bad_value(0, format!("field '{above}{}' is there twice", field.name()))),
+    }
 }
 
 fn first_value(column: &ArrayRef) -> usize {
@@ -150,12 +151,13 @@ fn canonical(
         FieldType::Object(members) => canonical_object(array, members, known, place)?,
         FieldType::Timestamp => instants(array, place)?,
         FieldType::Double => {
-            let doubles = cast(array, &DataType::Float64, place)?;
-            if array.data_type().is_decimal() {
-                // What is beyond int64 is null here, and rounded as in a text.
-                let whole = cast_with_options(array, &DataType::Int64, &CastOptions::default());
-                check_fit(whole.map_err(|e| BatchError::from_arrow(&e))?.as_primitive(), place)?;
-            }
+            let doubles = match array.data_type() {
+                DataType::Decimal32(_, scale)
+                | DataType::Decimal64(_, scale)
+                | DataType::Decimal128(_, scale)
+                | DataType::Decimal256(_, scale) => doubles_of(array, i32::from(*scale), place)?,
+                _ => cast(array, &DataType::Float64, place)?,
+            };
             match known {
                 Some(FieldType::Int64) => whole_numbers(&doubles).unwrap_or(doubles),
                 _ => doubles,
@@ -234,6 +236,26 @@ fn cast(array: &ArrayRef, to: &DataType, place: &Place<'_>) -> Result<ArrayRef, 
         let message = format!("field '{}': {error}", place.path);
         place.error(at.unwrap_or(0), RuleError::new(Code::TypeMismatch, message))
     })
+}
+
+/// Decimals as doubles, which must have all of their digits.
+fn doubles_of(decimals: &ArrayRef, scale: i32, place: &Place<'_>) -> Result<ArrayRef, BatchError> {
+    let doubles = cast(decimals, &DataType::Float64, place)?;
+    // Up to 15 digits are the double's own, and powers of ten up to 22 are exact.
+    let limit = if (-22..=22).contains(&scale) { 0.99 * 10_f64.powi(15 - scale) } else { 0.0 };
+    if doubles.as_primitive::<Float64Type>().iter().flatten().all(|double| double.abs() < limit) {
+        return Ok(doubles);
+    }
+    let texts = cast(decimals, &DataType::Utf8, place)?;
+    let nearest = texts.as_string::<i32>().iter().enumerate().map(|(at, text)| match text.map(|t| (t, t.parse())) {
+        None => Ok(None),
+        Some((text, Ok(double))) if decimal_fits_double(text, double) => Ok(Some(double)),
+        Some((text, _)) => {
+            let value = format!("a decimal ({text}) with more digits than a double");
+            Err(place.error(at, mismatch(place.path, &FieldType::Double, &value)))
+        }
+    });
+    Ok(Arc::new(nearest.collect::<Result<Float64Array, _>>()?))
 }
 
 fn check_fit(ints: &Int64Array, place: &Place<'_>) -> Result<(), BatchError> {
@@ -319,6 +341,7 @@ fn canonical_object(
     place: &Place<'_>,
 ) -> Result<ArrayRef, BatchError> {
     let object = array.as_struct();
+    check_once(object.fields(), &format!("{}.", place.path))?;
     let mut fields = Vec::new();
     let mut columns = Vec::new();
     for (name, ty) in members {
@@ -329,9 +352,6 @@ fn canonical_object(
             _ => None,
         };
         let path = format!("{}.{name}", place.path);
-        if fields.iter().any(|f: &Field| f.name() == name) {
-            return Err(twice(&path));
-        }
         let inner = Place { path: &path, rows: place.rows, precision: place.precision };
         if let Some(column) = canonical(&visible_member(column, object, &inner)?, ty, known, &inner)? {
             fields.push(Field::new(name, column.data_type().clone(), true));

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::insert;
+use crate::process::Mine;
 use crate::query::Query;
 use crate::request::{Groups, Waited, Which};
 use crate::rows::Rows;
@@ -12,14 +13,13 @@ use ebbtide::{AggregateRequest, Background, CollectionSnapshot, Database, Error,
 use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::Code;
 use pyo3::prelude::*;
-use pyo3_arrow::input::AnyRecordBatch;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// A database that this process has open. Any thread may use it.
 #[pyclass(frozen, module = "ebbtide._ebbtide")]
 pub(crate) struct Connection {
-    open: Mutex<Option<Open>>,
+    open: Mine<Mutex<Option<Open>>>,
 }
 
 struct Open {
@@ -41,8 +41,9 @@ impl Open {
 
 impl Connection {
     fn database(&self, py: Python<'_>) -> PyResult<Database> {
-        let open = py.detach(|| lock(&self.open).as_ref().map(|open| open.database.clone()));
-        open.ok_or_else(|| closed(py))
+        let open = self.open.used(py)?;
+        let database = py.detach(|| lock(open).as_ref().map(|open| open.database.clone()));
+        database.ok_or_else(|| closed(py))
     }
 
     /// Does work with the database, without the interpreter's lock.
@@ -69,19 +70,21 @@ fn closed(py: Python<'_>) -> PyErr {
 impl Connection {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, read_only: bool, background: bool) -> PyResult<Connection> {
-        let runtime = runtime()?;
+        let runtime = runtime(py)?;
         let opened = py.detach(|| {
             let _entered = runtime.enter();
             Open::new(path, read_only, background)
         });
         let open = opened.map_err(|error| errors::of_engine(py, &error))?;
-        Ok(Connection { open: Mutex::new(Some(open)) })
+        Ok(Connection { open: Mine::new(Mutex::new(Some(open))) })
     }
 
-    /// Seals what is open and releases the folder. Closing it again does nothing.
+    /// Seals what is open and releases the folder. Closing it again does nothing, and neither does closing it in a process
+    /// that was forked.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(open) = self.open.get() else { return Ok(()) };
         let closed = py.detach(|| {
-            let Some(Open { database, session, _background }) = lock(&self.open).take() else { return Ok(()) };
+            let Some(Open { database, session, _background }) = lock(open).take() else { return Ok(()) };
             drop((session, _background));
             database.close()
         });
@@ -90,7 +93,7 @@ impl Connection {
 
     #[getter]
     fn is_closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| lock(&self.open).is_none())
+        self.open.get().is_none_or(|open| py.detach(|| lock(open).is_none()))
     }
 
     #[getter]
@@ -119,8 +122,9 @@ impl Connection {
     ) -> PyResult<Rows> {
         let parameters = parameters.iter().map(scalar_of).collect::<PyResult<Vec<_>>>()?;
         let at = at.as_ref().map(instant_of).transpose()?;
+        let open = self.open.used(py)?;
         let session = py.detach(|| {
-            let open = lock(&self.open);
+            let open = lock(open);
             let Some(open) = open.as_ref() else { return Ok(None) };
             let Some(now) = at else { return Ok(Some(Arc::clone(&open.session))) };
             let settings = SessionSettings { now: Some(now), ..SessionSettings::default() };
@@ -162,9 +166,9 @@ impl Connection {
     }
 
     /// Stores what has `__arrow_c_stream__` or `__arrow_c_array__`.
-    fn insert_arrow(&self, py: Python<'_>, name: &str, data: AnyRecordBatch) -> PyResult<u64> {
+    fn insert_arrow(&self, py: Python<'_>, name: &str, data: &Bound<'_, PyAny>) -> PyResult<u64> {
         let collection = self.with(py, |database| database.collection(name))?;
-        insert::stream(py, &collection, data.into_reader()?)
+        insert::arrow(py, &collection, data)
     }
 
     /// Stores dicts as measurements.

@@ -7,6 +7,7 @@
 //! - `database`: an open database; `insert` what goes into it.
 //! - `rows`: the result of a statement, as a stream; `query` runs it, `cells` turns it into Python objects.
 //! - `values`: documents, commands and parameters between Python, Extended JSON and BSON.
+//! - `process`: what a forked process may not touch.
 //! - `wait`: the runtime, and waiting for it without holding the lock.
 //! - `errors`: exceptions by kind, with code and index.
 //!
@@ -17,6 +18,7 @@ mod cells;
 mod database;
 mod errors;
 mod insert;
+mod process;
 mod query;
 mod request;
 mod rows;
@@ -31,10 +33,17 @@ fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| ebbtide_cli::run(arguments))
 }
 
+/// An instant as a text.
+#[pyfunction]
+fn instant_text(instant: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(values::instant_of(instant)?.to_string())
+}
+
 #[pymodule]
 fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<database::Connection>()?;
     module.add_class::<rows::Rows>()?;
+    module.add_function(wrap_pyfunction!(instant_text, module)?)?;
     module.add_function(wrap_pyfunction!(run_program, module)?)
 }

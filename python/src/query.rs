@@ -1,12 +1,13 @@
 //! A statement with the session that runs it, and its rows as they come.
 
 use crate::errors;
+use crate::process::Mine;
 use crate::wait::{lock, receive, runtime, wait};
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use ebbtide_query::statement::{Statement, parse};
-use ebbtide_query::{QueryError, ScalarValue, Session, StatementStream};
+use ebbtide_query::{QueryError, ScalarValue, Session, StatementStream, Stop};
 use ebbtide_ttl::Code;
 use futures::StreamExt;
 use pyo3::prelude::*;
@@ -23,6 +24,8 @@ const BATCHES_AHEAD: usize = 4;
 /// A statement that was parsed.
 pub(crate) struct Query {
     session: Arc<Session>,
+    /// Of this statement alone: others of the session run in other threads.
+    stop: Stop,
     statement: Statement,
     text: String,
     parameters: Vec<ScalarValue>,
@@ -45,7 +48,7 @@ impl Query {
         let Some(statement) = statements.pop().filter(|_| count == 1) else {
             return Err(QueryError::new(Code::FailedToParse, format!("expected one statement, found {count}")));
         };
-        Ok(Query { session, statement, text, parameters })
+        Ok(Query { session, stop: Stop::default(), statement, text, parameters })
     }
 
     /// Whether it may be run again and again.
@@ -65,10 +68,10 @@ impl Query {
     /// # Errors
     /// Exceptions about the statement, and of signals.
     pub(crate) fn start(self: &Arc<Self>, py: Python<'_>) -> PyResult<StatementStream> {
-        let query = Arc::clone(self);
-        let stop = self.session.stop_handle();
+        let (query, stop) = (Arc::clone(self), self.stop.clone());
         stop.reset();
-        let started = wait(py, async move { query.begin().await }, || stop.stop())?;
+        let begun = stop.clone().scope(async move { query.begin().await });
+        let started = wait(py, begun, || stop.stop())?;
         started.map_err(|error| errors::of_query(py, &error))
     }
 
@@ -76,11 +79,16 @@ impl Query {
     ///
     /// # Errors
     /// If the runtime cannot be made.
-    pub(crate) fn read(self: &Arc<Self>, started: StatementStream, failure: &Failure) -> PyResult<Reader> {
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        started: StatementStream,
+        failure: &Failure,
+    ) -> PyResult<Reader> {
         let (sender, batches) = channel();
         let ahead = Arc::new(Semaphore::new(BATCHES_AHEAD));
         let (query, room) = (Arc::clone(self), Arc::clone(&ahead));
-        let task = runtime()?.spawn(async move {
+        let task = runtime(py)?.spawn(async move {
             let Some(mut stream) = started.stream else {
                 let _ = sender.send(Ok(None));
                 return;
@@ -97,8 +105,9 @@ impl Query {
         });
         let query = Arc::clone(self);
         let task = task.abort_handle();
-        let (batches, is_over, failure) = (Mutex::new(batches), AtomicBool::new(false), failure.clone());
-        Ok(Reader { schema: started.schema, batches, ahead, task, is_over, query, failure })
+        let (batches, is_over) = (Mutex::new(batches), AtomicBool::new(false));
+        let running = Mine::new(Running { batches, ahead, task, is_over, query });
+        Ok(Reader { schema: started.schema, running, failure: failure.clone() })
     }
 }
 
@@ -118,16 +127,20 @@ type Next = Result<Option<RecordBatch>, QueryError>;
 /// The rows of a running statement. Dropping it ends the statement.
 pub(crate) struct Reader {
     schema: SchemaRef,
+    running: Mine<Running>,
+    failure: Failure,
+}
+
+struct Running {
     /// A batch, `None` after the last one, or why there are no more.
     batches: Mutex<Receiver<Next>>,
     ahead: Arc<Semaphore>,
     task: AbortHandle,
     is_over: AtomicBool,
     query: Arc<Query>,
-    failure: Failure,
 }
 
-impl Drop for Reader {
+impl Drop for Running {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -139,8 +152,14 @@ impl Reader {
     /// # Errors
     /// The exception about the statement, or of a signal.
     pub(crate) fn next_batch(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        self.running.used(py)?.next_batch(py)
+    }
+}
+
+impl Running {
+    fn next_batch(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let batch = receive(py, &self.batches).inspect_err(|_| {
-            self.query.session.stop_handle().stop();
+            self.query.stop.stop();
             self.task.abort();
         })?;
         match batch {
@@ -169,7 +188,7 @@ impl Iterator for Reader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let ready = self.ready();
+        let ready = self.running.get().and_then(Running::ready);
         if let Some(Ok(next)) = ready {
             return next.map(Ok);
         }

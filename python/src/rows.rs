@@ -2,6 +2,7 @@
 
 use crate::cells::tuples;
 use crate::errors;
+use crate::process::Mine;
 use crate::query::{Failure, Query, Reader};
 use crate::wait::lock;
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Rows {
     schema: SchemaRef,
     message: Option<String>,
-    source: Source,
+    source: Mine<Source>,
     /// Why the last reader ended early.
     failure: Failure,
 }
@@ -60,29 +61,29 @@ impl Rows {
         let source = if is_read {
             Source::Query { query, started: Mutex::new(Some(started)) }
         } else {
-            let reader = query.read(started, &failure)?;
+            let reader = query.read(py, started, &failure)?;
             let mut batches = Vec::new();
             while let Some(batch) = reader.next_batch(py)? {
                 batches.push(batch);
             }
             Source::Batches(batches)
         };
-        Ok(Rows { schema, message, source, failure })
+        Ok(Rows { schema, message, source: Mine::new(source), failure })
     }
 
     /// The rows of one batch.
     pub(crate) fn of_batch(batch: RecordBatch) -> Rows {
-        let source = Source::Batches(vec![batch.clone()]);
+        let source = Mine::new(Source::Batches(vec![batch.clone()]));
         Rows { schema: batch.schema(), message: None, source, failure: Failure::default() }
     }
 
     fn reading(&self, py: Python<'_>) -> PyResult<Reading> {
-        match &self.source {
+        match self.source.used(py)? {
             Source::Batches(batches) => Ok(Reading::Batches(batches.clone().into_iter())),
             Source::Query { query, started } => {
                 let first = lock(started).take();
                 let started = first.map_or_else(|| query.start(py), Ok)?;
-                Ok(Reading::Query(query.read(started, &self.failure)?))
+                Ok(Reading::Query(query.read(py, started, &self.failure)?))
             }
         }
     }

@@ -28,9 +28,12 @@ const DEPTH_MAX: usize = 100;
 /// An instant: a datetime, of which one without a time zone is in UTC, a date, or a text.
 ///
 /// # Errors
-/// TypeError for anything else, ValueError for a text that is no time.
+/// TypeError for anything else, InvalidError for a text that is no time, and for NaT.
 pub(crate) fn instant_of(object: &Bound<'_, PyAny>) -> PyResult<Timestamp> {
     let refused = || format!("expected a datetime, a date or a text that is a time, not {}", kind(object));
+    if is_missing(object)? {
+        return Err(errors::invalid(object.py(), refused()));
+    }
     if object.cast::<PyDateTime>().is_ok() {
         let utc = match object.extract::<NaiveDateTime>() {
             Ok(local) => local.and_utc(),
@@ -48,13 +51,27 @@ pub(crate) fn instant_of(object: &Bound<'_, PyAny>) -> PyResult<Timestamp> {
         let midnight = object.extract::<NaiveDate>()?.and_time(chrono::NaiveTime::MIN).and_utc();
         return Ok(Timestamp::from_nanos(i128::from(midnight.timestamp()) * 1_000_000_000));
     }
-    let text = match object.cast::<PyString>() {
-        Ok(text) => text.to_str()?.to_owned(),
-        // numpy's.
-        Err(_) if kind(object) == "datetime64" => object.str()?.to_str()?.to_owned(),
-        Err(_) => return Err(PyTypeError::new_err(refused())),
+    let parse = |text: &Bound<'_, PyString>| {
+        Timestamp::parse(text.to_str()?).map_err(|error| errors::invalid(object.py(), error))
     };
-    Timestamp::parse(&text).map_err(|error| errors::invalid(object.py(), error))
+    match object.cast::<PyString>() {
+        Ok(text) => parse(text),
+        // Of numpy; whole hours, months and years are not written as times.
+        Err(_) if kind(object) == "datetime64" => parse(&object.str()?).or_else(|_| {
+            let seconds = object.call_method1("astype", ("datetime64[s]",))?;
+            parse(&seconds.str()?)
+        }),
+        Err(_) => Err(PyTypeError::new_err(refused())),
+    }
+}
+
+/// Whether it is one of the times and durations of pandas and numpy that stand for none.
+fn is_missing(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(match kind(object).as_str() {
+        "NaTType" => true,
+        "datetime64" | "timedelta64" => object.str()?.to_str()? == "NaT",
+        _ => false,
+    })
 }
 
 /// An instant as a datetime in UTC, rounded down to microseconds.
@@ -99,7 +116,12 @@ fn json_at(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
         return Ok(json_of(&Value::Double(number.value())));
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(Json::from(text.to_str()?));
+        let json = Json::from(text.to_str()?);
+        return if object.cast_exact::<PyString>().is_err() && kind(object) == "Code" {
+            code(object, json, depth)
+        } else {
+            Ok(json)
+        };
     }
     if let Ok(dict) = object.cast::<PyDict>() {
         return members(dict, depth).map(Json::Object);
@@ -109,12 +131,29 @@ fn json_at(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
         return items.collect::<PyResult<Vec<_>>>().map(Json::Array);
     }
     if object.cast::<PyBytes>().is_ok() || object.cast::<PyByteArray>().is_ok() {
-        return Ok(json_of(&Value::Binary(object.extract::<Vec<u8>>()?)));
+        let mut json = json_of(&Value::Binary(object.extract::<Vec<u8>>()?));
+        if kind(object) == "Binary" {
+            json["$binary"]["subType"] = format!("{:02x}", object.getattr("subtype")?.extract::<u8>()?).into();
+        }
+        return Ok(json);
     }
     if object.cast::<PyDate>().is_ok() || kind(object) == "datetime64" {
+        if is_missing(object)? {
+            return Ok(Json::Null);
+        }
         return Ok(json_of(&Value::Date(instant_of(object)?)));
     }
     other(object, depth)
+}
+
+/// JavaScript of the package `bson`, perhaps with the variables that it sees.
+fn code(object: &Bound<'_, PyAny>, text: Json, depth: usize) -> PyResult<Json> {
+    let mut json = Map::from_iter([("$code".to_owned(), text)]);
+    let scope = object.getattr("scope")?;
+    if !scope.is_none() {
+        json.insert("$scope".to_owned(), json_at(&scope, depth + 1)?);
+    }
+    Ok(Json::Object(json))
 }
 
 fn members(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Map<String, Json>> {
@@ -135,7 +174,9 @@ fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
         let text = Json::from(object.str()?.to_str()?);
         Ok(Json::Object(std::iter::once((key.to_owned(), text)).collect()))
     };
+    let refused = || PyTypeError::new_err(format!("a document cannot hold an object of type {}", kind(object)));
     match kind(object).as_str() {
+        "timedelta64" if is_missing(object)? => return Ok(Json::Null),
         "ObjectId" => return wrapped("$oid", object),
         "Decimal" => return wrapped("$numberDecimal", object),
         _ => {}
@@ -146,9 +187,18 @@ fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
         return members(&dict, depth).map(Json::Object);
     }
     if object.hasattr("dtype")? && object.hasattr("tolist")? {
-        return json_at(&object.call_method0("tolist")?, depth + 1);
+        let class = object.getattr("dtype")?.getattr("kind").and_then(|class| class.extract::<String>());
+        return match class.as_deref() {
+            Ok("m") if kind(object) == "timedelta64" => Err(refused()),
+            // Of these `tolist` has plain numbers in the place of nanoseconds.
+            Ok("M" | "m") => {
+                let items = object.try_iter()?.map(|item| json_at(&item?, depth + 1));
+                items.collect::<PyResult<Vec<_>>>().map(Json::Array)
+            }
+            _ => json_at(&object.call_method0("tolist")?, depth + 1),
+        };
     }
-    Err(PyTypeError::new_err(format!("a document cannot hold an object of type {}", kind(object))))
+    Err(refused())
 }
 
 /// Extended JSON as an object.
@@ -203,7 +253,7 @@ fn py_of_bson<'py>(py: Python<'py>, value: RawBsonRef<'_>) -> PyResult<Bound<'py
         RawBsonRef::Double(number) => number.into_bound_py_any(py),
         RawBsonRef::String(text) => text.into_bound_py_any(py),
         RawBsonRef::DateTime(date) => datetime_of(py, Timestamp::from_millis(date.timestamp_millis())),
-        RawBsonRef::Binary(binary) => Ok(PyBytes::new(py, binary.bytes).into_any()),
+        RawBsonRef::Binary(binary) => py_of_binary(py, binary.subtype.into(), binary.bytes),
         RawBsonRef::Decimal128(number) => py.import("decimal")?.call_method1("Decimal", (number.to_string(),)),
         RawBsonRef::ObjectId(id) => py.import("ebbtide._object_id")?.call_method1("ObjectId", (id.to_hex(),)),
         RawBsonRef::Document(document) => py_of_document(py, document),
@@ -214,6 +264,18 @@ fn py_of_bson<'py>(py: Python<'py>, value: RawBsonRef<'_>) -> PyResult<Bound<'py
             Ok(PyList::new(py, list.into_iter().map(item).collect::<PyResult<Vec<_>>>()?)?.into_any())
         }
         other => py_of_json(py, &to_relaxed_value(other)),
+    }
+}
+
+/// Bytes; with a subtype, what the package `bson` has for them, if it is there.
+fn py_of_binary<'py>(py: Python<'py>, subtype: u8, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let plain = PyBytes::new(py, bytes).into_any();
+    if subtype == 0 {
+        return Ok(plain);
+    }
+    match py.import("bson").and_then(|bson| bson.getattr("Binary")) {
+        Ok(class) => class.call1((plain, subtype)),
+        Err(_) => Ok(plain),
     }
 }
 
@@ -232,7 +294,7 @@ fn extended<'py>(py: Python<'py>, members: &Map<String, Json>) -> PyResult<Optio
         Bson::Int64(number) => number.into_bound_py_any(py)?,
         Bson::Double(number) => number.into_bound_py_any(py)?,
         Bson::DateTime(date) => datetime_of(py, Timestamp::from_millis(date.timestamp_millis()))?,
-        Bson::Binary(binary) => PyBytes::new(py, &binary.bytes).into_any(),
+        Bson::Binary(binary) => py_of_binary(py, binary.subtype.into(), &binary.bytes)?,
         Bson::Decimal128(number) => py.import("decimal")?.call_method1("Decimal", (number.to_string(),))?,
         Bson::ObjectId(id) => py.import("ebbtide._object_id")?.call_method1("ObjectId", (id.to_hex(),))?,
         _ => return Ok(None),
@@ -244,7 +306,7 @@ fn extended<'py>(py: Python<'py>, members: &Map<String, Json>) -> PyResult<Optio
 /// # Errors
 /// TypeError for what no parameter is.
 pub(crate) fn scalar_of(object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
-    if object.is_none() {
+    if object.is_none() || is_missing(object)? {
         return Ok(ScalarValue::Null);
     }
     if let Ok(flag) = object.cast::<PyBool>() {
@@ -262,9 +324,29 @@ pub(crate) fn scalar_of(object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if object.cast::<PyBytes>().is_ok() {
         return Ok(ScalarValue::Binary(Some(object.extract()?)));
     }
+    let too_far = || errors::invalid(object.py(), format!("a parameter cannot be {object}: 64 bits do not hold it"));
     if object.cast::<PyDelta>().is_ok() {
-        let micros = object.extract::<TimeDelta>()?.num_microseconds();
-        return Ok(ScalarValue::DurationMicrosecond(micros));
+        let micros = object.extract::<TimeDelta>()?.num_microseconds().ok_or_else(too_far)?;
+        // A pandas Timedelta is a timedelta, and has nanoseconds besides.
+        return match object.getattr("nanoseconds").and_then(|finer| finer.extract::<i64>()) {
+            Ok(finer) if finer != 0 => {
+                let nanos = micros.checked_mul(1_000).and_then(|nanos| nanos.checked_add(finer));
+                Ok(ScalarValue::DurationNanosecond(Some(nanos.ok_or_else(too_far)?)))
+            }
+            _ => Ok(ScalarValue::DurationMicrosecond(Some(micros))),
+        };
+    }
+    if kind(object) == "timedelta64" {
+        let plain = object.call_method0("item")?;
+        return match object.getattr("dtype")?.getattr("str")?.extract::<String>()?.as_str() {
+            "<m8[ns]" => Ok(ScalarValue::DurationNanosecond(Some(plain.extract()?))),
+            _ if plain.cast::<PyDelta>().is_ok() => scalar_of(&plain),
+            unit => {
+                let what =
+                    format!("a parameter cannot be a timedelta64 of the type {unit}: cast it to timedelta64[us]");
+                Err(errors::invalid(object.py(), what))
+            }
+        };
     }
     if object.cast::<PyDate>().is_ok() || kind(object) == "datetime64" {
         let instant = instant_of(object)?;
@@ -275,8 +357,8 @@ pub(crate) fn scalar_of(object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
         {
             return Ok(ScalarValue::TimestampNanosecond(Some(nanos), utc));
         }
-        let micros = i64::try_from(instant.nanos().div_euclid(1_000)).ok();
-        return Ok(ScalarValue::TimestampMicrosecond(micros, utc));
+        let micros = i64::try_from(instant.nanos().div_euclid(1_000)).map_err(|_| too_far())?;
+        return Ok(ScalarValue::TimestampMicrosecond(Some(micros), utc));
     }
     if object.hasattr("dtype")? && object.hasattr("tolist")? {
         let plain = object.call_method0("tolist")?;

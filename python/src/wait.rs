@@ -7,7 +7,7 @@ use crate::errors;
 use pyo3::prelude::*;
 use std::future::Future;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -16,10 +16,13 @@ const TICK: Duration = Duration::from_millis(50);
 /// Plans of nested statements need more than a thread's two mebibytes.
 const STACK_BYTES: usize = 8 << 20;
 
-/// The runtime of all databases of the process, made by the first that is opened.
-pub(crate) fn runtime() -> PyResult<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
+/// The runtime of all databases of the process, made by the first that is opened. A process that was forked has none of the
+/// threads of its parent's: it makes its own. Callers hold the interpreter's lock, as whoever forks does, so that no process
+/// begins with a locked `RUNTIME`.
+pub(crate) fn runtime(_: Python<'_>) -> PyResult<&'static Runtime> {
+    static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+    let (mut known, process) = (lock(&RUNTIME), std::process::id());
+    if let Some((_, runtime)) = known.filter(|(of, _)| *of == process) {
         return Ok(runtime);
     }
     let made = tokio::runtime::Builder::new_multi_thread()
@@ -27,7 +30,9 @@ pub(crate) fn runtime() -> PyResult<&'static Runtime> {
         .thread_name("ebbtide")
         .thread_stack_size(STACK_BYTES)
         .build()?;
-    Ok(RUNTIME.get_or_init(|| made))
+    let made: &'static Runtime = Box::leak(Box::new(made));
+    *known = Some((process, made));
+    Ok(made)
 }
 
 /// A lock that a panic elsewhere does not close.
@@ -46,7 +51,7 @@ pub(crate) fn wait<T: Send + 'static>(
 ) -> PyResult<T> {
     let (sender, receiver) = channel();
     let receiver = Mutex::new(receiver);
-    let task = runtime()?.spawn(async move {
+    let task = runtime(py)?.spawn(async move {
         // Nobody waits any more after an interrupt.
         let _ = sender.send(work.await);
     });

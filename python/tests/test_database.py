@@ -198,6 +198,17 @@ def test_documents(db: ebbtide.Database) -> None:
     sessions.drop()
 
 
+def test_binary_and_code_of_bson_come_back(db: ebbtide.Database) -> None:
+    bson = pytest.importorskip("bson")
+    kept = db.create_documents("kept")
+    document = {"_id": 1, "raw": bson.Binary(b"\x00" * 16, 4), "code": bson.Code("x"), "plain": b"y"}
+    kept.insert(document)
+    found = kept.get(1)
+    assert found == {**document, "code": {"$code": "x"}} and found["raw"].subtype == 4
+    kept.update({"_id": 1}, found)
+    assert kept.get(1) == found
+
+
 def test_object_ids() -> None:
     one = ebbtide.ObjectId("0123456789abcdef01234567")
     assert one == ebbtide.ObjectId("0123456789ABCDEF01234567") and len({one, ebbtide.ObjectId(str(one))}) == 1
@@ -233,3 +244,10 @@ def test_times(db: ebbtide.Database) -> None:
     np = pytest.importorskip("numpy")
     collection.insert([{"time": np.datetime64("2024-01-01T00:00:00.000000001"), "x": np.float32(1.5), "n": np.int64(7)}])
     assert db.sql("SELECT x, n FROM w WHERE time > $1", START).fetchall() == [(1.5, 7)]
+    days = [np.datetime64(text) for text in ("2024-02-01T05", "2024-02", "2024")]
+    collection.insert([{"time": day, "list": np.array(days, "M8[ns]")} for day in days])
+    found = db.sql("SELECT time, list FROM w WHERE list IS NOT NULL ORDER BY time DESC").fetchall()
+    times = [START.replace(month=2, hour=5), START.replace(month=2), START]
+    assert found == [(time, times) for time in times]
+    with pytest.raises(TypeError, match="timedelta64"):
+        collection.insert([{"time": START, "x": np.timedelta64(5, "ns")}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import pickle
 import signal
 import subprocess
@@ -99,6 +100,53 @@ def test_wrong_types(db: ebbtide.Database, weather: ebbtide.Collection) -> None:
         weather.insert([{"time": START, "x": nested}])
 
 
+def test_no_time(db: ebbtide.Database, weather: ebbtide.Collection) -> None:
+    pd, np = pytest.importorskip("pandas"), pytest.importorskip("numpy")
+    for missing in (pd.NaT, np.datetime64("NaT")):
+        with pytest.raises(ebbtide.InvalidError):
+            weather.insert([{"time": missing}])
+        for call in (
+            lambda: db.sql("SELECT 1", at=missing),
+            lambda: weather.last_points(start=missing),
+            lambda: weather.aggregate({"temp": "sum"}, end=missing),
+            lambda: weather.explain_expiry(missing),
+        ):
+            with pytest.raises(ebbtide.InvalidError):
+                call()
+    assert weather.insert([{"time": START, "note": "none", "when": pd.NaT}]) == 1
+    assert "when" not in db.sql("SELECT * FROM weather").columns
+    assert weather.explain_expiry(np.datetime64("2024-01-01")).columns == weather.explain_expiry(START).columns
+
+
+def test_what_no_field_holds(db: ebbtide.Database) -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    pd = pytest.importorskip("pandas")
+    w = db.create_collection("w")
+    many = decimal.Decimal("12345678901234567890.12")
+    for data, words in [
+        (pd.DataFrame({"time": [START], "p": pd.period_range("2024-01", periods=1, freq="M")}), "'p'.*pandas.period"),
+        (pa.table({"time": [START], "b": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8()))}), "bool8"),
+        (pl.DataFrame({"time": [START], "o": pl.Series([object()], dtype=pl.Object)}), "objects of Python"),
+        (pl.DataFrame({"time": [START], "i": pl.Series([1], dtype=pl.Int128)}), "cannot be read"),
+        (pa.table({"time": [START], "d": [many]}), "'d'.*more digits than a double"),
+        (pd.Series([1]), "cannot be read"),
+        (pl.Series([1]), "cannot be read"),
+        (pa.Table.from_arrays([pa.array([START]), pa.array([1]), pa.nulls(1)], names=["time", "a", "a"]), "twice"),
+    ]:
+        with pytest.raises(ebbtide.InvalidError, match=words):
+            w.insert(data)
+    with pytest.raises(ebbtide.InvalidError, match="more digits than a double"):
+        w.insert([{"time": START, "d": many}])
+    with pytest.raises(ebbtide.InvalidError, match="too long"):
+        w.aggregate({"x": "sum"}, every=10**40)
+    assert w.count() == 0
+
+
+def test_an_empty_path() -> None:
+    with pytest.raises(ebbtide.Error, match="empty"):
+        ebbtide.connect("")
+
+
 def test_errors_can_be_pickled() -> None:
     error = ebbtide.InvalidError("no", 2, "BadValue", 3, 4)
     copy = pickle.loads(pickle.dumps(error))
@@ -173,3 +221,27 @@ def test_ctrl_c_ends_a_query(tmp_path: Path, how: str) -> None:
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=60)[0] == "interrupted\n"
     assert child.returncode == 0
+
+
+def test_an_interrupt_ends_one_query(db: ebbtide.Database) -> None:
+    slow = "SELECT count(*) FROM generate_series(1, 4000) a, generate_series(1, 4000) b WHERE a.value + b.value < 0"
+    copy = db.create_collection("copy")
+    results: list[object] = []
+    main = threading.get_ident()
+
+    def interrupt(name: str) -> None:
+        while sys._current_frames()[main].f_code.co_name != name:
+            pass
+        signal.raise_signal(signal.SIGINT)
+
+    for name, call in [
+        ("fetchall", lambda: db.sql(ENDLESS).fetchall()),
+        ("_insert_result", lambda: copy.insert(db.sql(ENDLESS))),
+    ]:
+        other = threading.Thread(target=lambda: results.append(db.sql(slow).fetchall()))
+        other.start()
+        with pytest.raises(KeyboardInterrupt):
+            threading.Thread(target=interrupt, args=(name,)).start()
+            call()
+        other.join()
+    assert results == [[(0,)]] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import decimal
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -122,6 +122,35 @@ def test_a_pandas_index_with_a_name_is_a_column(db: ebbtide.Database) -> None:
     assert db.sql("SELECT * FROM hours").columns == ["time", "temp"]
 
 
+def test_a_pandas_range_with_a_name_is_a_column_too(db: ebbtide.Database) -> None:
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"time": [START] * 2, "__index_level_x": [1, 2]}, index=pd.RangeIndex(10, 12, name="seq"))
+    db.create_collection("w").insert(frame)
+    assert db.sql('SELECT seq, "__index_level_x" FROM w ORDER BY seq').fetchall() == [(10, 1), (11, 2)]
+
+
+def test_slices_of_objects_within_objects(db: ebbtide.Database) -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = [{"b": {"c": i, "d": [i]}} for i in range(5)]
+    table = pa.table({"time": [START] * 5, "a": rows, "f": pa.array([[i, i] for i in range(5)], pa.list_(pa.int64(), 2))})
+    w = db.create_collection("w")
+    batch = table.to_batches()[0]
+    for data in (table.slice(1, 2), batch.slice(2), table.slice(4).to_reader(), batch.to_struct_array()[3:]):
+        w.insert(data)
+    wanted = sorted([1, 2, 2, 3, 4, 4, 3, 4])
+    assert db.sql("SELECT a['b']['c'], a['b']['d'][1], f[2] FROM w ORDER BY 1").fetchall() == [(i, i, i) for i in wanted]
+
+
+def test_polars_columns_without_a_type(db: ebbtide.Database) -> None:
+    pytest.importorskip("pyarrow")
+    pl = pytest.importorskip("polars")
+    w = db.create_collection("w")
+    w.insert(pl.DataFrame({"time": [START], "x": [None], "y": [[None]], "z": [{"u": None, "v": 1}]}))
+    w.insert([{"time": START, "x": "text", "y": [1]}])
+    assert db.sql("SELECT x, y, z['v'] FROM w ORDER BY x NULLS FIRST").fetchall() == [(None, [None], 1), ("text", [1], None)]
+
+
 def test_values_of_python(db: ebbtide.Database) -> None:
     row = db.sql(
         "SELECT 1::int, 2.5, 'x', true, NULL, DATE '2024-02-29', TIMESTAMP '2024-01-01T00:00:00.123456Z', "
@@ -130,6 +159,13 @@ def test_values_of_python(db: ebbtide.Database) -> None:
     assert row[:6] == (1, 2.5, "x", True, None, date(2024, 2, 29))
     assert row[6].replace(tzinfo=timezone.utc) == datetime(2024, 1, 1, microsecond=123456, tzinfo=timezone.utc)
     assert row[7:] == (decimal.Decimal("1.25"), [1, 2], {"a": 1}, b"\x00\xff")
+    row = db.sql(
+        "SELECT $1::timestamp - $2::timestamp, TIME '01:02:03.000004', 1::decimal(50, 2), arrow_cast(1.5, 'Float16'), "
+        "arrow_cast(X'00ff', 'FixedSizeBinary(2)'), arrow_cast([1, 2], 'FixedSizeList(2, Int64)'), "
+        "[arrow_cast(1, 'Dictionary(Int32, Int64)')]",
+        START, START - timedelta(days=1),
+    ).fetchall()[0]
+    assert row == (timedelta(days=1), time(1, 2, 3, 4), decimal.Decimal("1.00"), 1.5, b"\x00\xff", [1, 2], [1])
 
 
 def test_parameters(db: ebbtide.Database, weather: ebbtide.Collection) -> None:
@@ -140,6 +176,20 @@ def test_parameters(db: ebbtide.Database, weather: ebbtide.Collection) -> None:
         db.sql(text, 1)
     with pytest.raises(TypeError, match="object of type set"):
         db.sql(text, START, "roof", {1})
+    assert db.sql("SELECT $1", timedelta(days=-1)).fetchall() == [(timedelta(days=-1),)]
+    with pytest.raises(ebbtide.InvalidError, match="64 bits"):
+        db.sql("SELECT $1", timedelta.max)
+
+
+def test_parameters_of_packages(db: ebbtide.Database) -> None:
+    np, pd = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    for nanos in (pd.Timedelta(5, "ns"), np.timedelta64(5, "ns")):
+        assert db.sql("SELECT arrow_cast($1, 'Int64')", nanos).fetchall() == [(5,)]
+    assert db.sql("SELECT $1", np.timedelta64(5, "s")).fetchall() == [(timedelta(seconds=5),)]
+    for missing in (pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT")):
+        assert db.sql("SELECT $1 IS NULL", missing).fetchall() == [(True,)]
+    with pytest.raises(ebbtide.InvalidError, match="timedelta64"):
+        db.sql("SELECT $1", np.timedelta64(5, "M"))
 
 
 def test_html(db: ebbtide.Database, weather: ebbtide.Collection) -> None:

@@ -25,6 +25,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+tokio::task_local! {
+    /// The handle of the statements that are planned in this task, if they have one of their own.
+    static STATEMENT: Stop;
+}
+
 /// Stops the running statements of a session: see [`Session::stop_handle`](crate::Session::stop_handle).
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<Mutex<Arc<AtomicBool>>>);
@@ -42,6 +47,12 @@ impl Stop {
         if flag.load(Ordering::Relaxed) {
             *flag = Arc::default();
         }
+    }
+
+    /// Runs `work`, such as the start of a statement; the statements that are planned in it end with this handle, and not with
+    /// that of their session.
+    pub async fn scope<T>(self, work: impl Future<Output = T>) -> T {
+        STATEMENT.scope(self, work).await
     }
 
     /// What the statements that run now look at.
@@ -82,8 +93,9 @@ impl PhysicalOptimizerRule for YieldingJoins {
 impl YieldingJoins {
     /// The same join, failing once the statement is stopped.
     fn stopping(&self, join: &NestedLoopJoinExec) -> Result<NestedLoopJoinExec> {
+        let stop = STATEMENT.try_with(Stop::flag).unwrap_or_else(|_| self.0.flag());
         let filter = join.filter().map(|filter| {
-            let condition = Condition { inner: Arc::clone(filter.expression()), stop: self.0.flag() };
+            let condition = Condition { inner: Arc::clone(filter.expression()), stop: Arc::clone(&stop) };
             JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
         });
         NestedLoopJoinExecBuilder::from(join).with_filter(filter).build()

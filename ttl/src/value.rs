@@ -163,6 +163,30 @@ pub fn int_fits_double(i: i64) -> bool {
     exact_int(i as f64) == Some(i)
 }
 
+/// Whether the double nearest to a decimal number has all of its digits: it is written with the same ones, or is the same
+/// whole number.
+#[must_use]
+pub fn decimal_fits_double(text: &str, nearest: f64) -> bool {
+    let digits = decimal_digits(text);
+    let is_whole = nearest.trunc() == nearest;
+    digits == decimal_digits(&format!("{nearest:e}"))
+        || (is_whole && digits == decimal_digits(&format!("{nearest:.0}")))
+}
+
+/// The digits of a decimal number without zeros around them, and the power of ten of the last one.
+fn decimal_digits(text: &str) -> (String, i64) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i64 = exponent.parse().unwrap_or(0);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all: String = whole.chars().chain(fraction.chars()).filter(char::is_ascii_digit).collect();
+    let digits = all.trim_end_matches('0');
+    if digits.trim_start_matches('0').is_empty() {
+        return (String::new(), 0);
+    }
+    let places = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    (digits.trim_start_matches('0').to_owned(), exponent - places(fraction.len()) + places(all.len() - digits.len()))
+}
+
 fn compare_numbers(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),

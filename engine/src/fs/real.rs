@@ -30,7 +30,7 @@ impl RealFs {
 impl Fs for RealFs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        Ok(Box::new(RealFile { file, len: 0 }))
+        Ok(Box::new(RealFile { file, len: 0, process: std::process::id() }))
     }
 
     fn open_append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
@@ -43,7 +43,7 @@ impl Fs for RealFs {
         if found > len {
             file.set_len(len)?;
         }
-        Ok(Box::new(RealFile { file, len }))
+        Ok(Box::new(RealFile { file, len, process: std::process::id() }))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadAt>> {
@@ -100,6 +100,9 @@ impl Fs for RealFs {
         let mut at = dir.to_path_buf();
         while !at.try_exists()? {
             let above = parent(&at);
+            if above == at {
+                return Err(io::Error::new(ErrorKind::NotFound, "the path is empty, or nothing of it exists"));
+            }
             missing.push(at);
             at = above;
         }
@@ -180,16 +183,30 @@ fn parent(path: &Path) -> PathBuf {
 struct RealFile {
     file: File,
     len: u64,
+    process: u32,
+}
+
+impl RealFile {
+    /// Refuses what a forked child would do to the files of its parent: neither knows what the other one appends.
+    fn check_process(&self) -> io::Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let what = "this process was forked from the one that opened the file: open the database in this process";
+        Err(io::Error::new(ErrorKind::PermissionDenied, what))
+    }
 }
 
 impl WriteFile for RealFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.check_process()?;
         write_all_at(bytes, self.len, |rest, offset| write_at(&self.file, rest, offset))?;
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn fill_ahead(&mut self, bytes: usize) -> io::Result<()> {
+        self.check_process()?;
         // Written, not allocated: blocks that are only allocated are noted as written when they are, which is as dear as a
         // new length.
         write_all_at(&vec![0; bytes], self.len, |rest, offset| write_at(&self.file, rest, offset))
@@ -205,6 +222,7 @@ impl WriteFile for RealFile {
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.check_process()?;
         if len > self.len {
             return Err(io::Error::new(ErrorKind::InvalidInput, "a file is never lengthened by cutting it"));
         }

@@ -2,7 +2,7 @@
 
 use super::write::{BASE64, json_of};
 use base64::Engine as _;
-use ebbtide_ttl::{Name, Timestamp, Value, exact_int};
+use ebbtide_ttl::{Name, Timestamp, Value, decimal_fits_double, exact_int};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
@@ -212,24 +212,10 @@ fn read_double(key: &str, text: &str) -> Result<f64, String> {
 
 fn read_decimal(text: &str) -> Result<f64, String> {
     let d = read_double("$numberDecimal", text)?;
-    if !d.is_finite() || decimal_digits(text) == decimal_digits(&format!("{d:e}")) {
+    if !d.is_finite() || decimal_fits_double(text, d) {
         return Ok(d);
     }
     Err(format!("$numberDecimal '{text}' has more digits than a double; decimals are not stored"))
-}
-
-/// The digits of a decimal number without zeros around them, and the power of ten of the last one.
-fn decimal_digits(text: &str) -> (String, i64) {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let exponent: i64 = exponent.parse().unwrap_or(0);
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all: String = whole.chars().chain(fraction.chars()).filter(char::is_ascii_digit).collect();
-    let digits = all.trim_end_matches('0');
-    if digits.trim_start_matches('0').is_empty() {
-        return (String::new(), 0);
-    }
-    let places = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    (digits.trim_start_matches('0').to_owned(), exponent - places(fraction.len()) + places(all.len() - digits.len()))
 }
 
 fn read_binary(inner: &Value) -> Result<Vec<u8>, String> {

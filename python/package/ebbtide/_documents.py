@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ._durations import Duration, seconds
 from ._ebbtide import Connection
@@ -66,7 +66,7 @@ class Documents:
     def update(
         self,
         filter: _Document,
-        update: _Document | Sequence[_Document],
+        update: _Document,
         *,
         many: bool = False,
         upsert: bool = False,

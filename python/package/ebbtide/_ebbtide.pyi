@@ -4,7 +4,7 @@ from typing import Any, final
 
 import datetime
 
-__all__ = ["Connection", "Rows", "__version__", "run_program"]
+__all__ = ["Connection", "Rows", "__version__", "instant_text", "run_program"]
 
 __version__: str
 
@@ -52,4 +52,5 @@ class Rows:
     ) -> tuple[list[list[str | None]], list[bool], bool, str | None]: ...
     def chart(self, title: str) -> str: ...
 
+def instant_text(instant: object) -> str: ...
 def run_program(arguments: Sequence[str]) -> int: ...

@@ -13,7 +13,7 @@ class Error(Exception):
     index: int | None
     """The zero-based index of the measurement or document that is wrong, within its insert."""
     stored: int
-    """How many measurements the call stored before it failed: more than 0 only for inputs above 32 MiB."""
+    """How many measurements or documents the call stored before it failed: of measurements only for inputs above 32 MiB."""
 
     def __init__(
         self, message: str, code: int = 1, code_name: str = "InternalError", index: int | None = None, stored: int = 0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from ._durations import Duration, seconds
 from ._ebbtide import Connection
-from ._errors import InvalidError
+from ._errors import Error, InvalidError
 from ._requests import aggregate, explain_expiry, last_points
+from ._result import Result, _package
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ._requests import _Document
-    from ._result import Result
 
 
 def _index_error(reply: Mapping[str, Any]) -> None:
@@ -60,14 +60,27 @@ class Collection:
         Dicts, and tables of up to 32 MiB, are stored as a whole or not at all; larger ones in parts, in their order, and the
         exception says in `stored` how much of them was stored before it.
         """
-        if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "to_records"):
-            data = _pandas_table(data)
+        if isinstance(data, Result):
+            return self._insert_result(data)
+        data = _arrow_data(data)
         if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
             return self._native.insert_arrow(self._name, data)
         if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
             hint = "put the dict into a list" if isinstance(data, Mapping) else "collect a LazyFrame first"
             raise TypeError(f"insert takes a table, a frame or an iterable of dicts, not {type(data).__name__}: {hint}")
         return self._native.insert_dicts(self._name, list(data))
+
+    def _insert_result(self, data: Result) -> int:
+        rows = data._rows
+        try:
+            return self._native.insert_arrow(self._name, rows)
+        except Error as error:
+            why = rows.take_failure()
+            if why is None:
+                raise
+            if isinstance(why, Error):
+                why.stored = error.stored
+            raise why from None
 
     def find(
         self,
@@ -200,10 +213,74 @@ def _find(
     return found
 
 
+def _package_of(data: object) -> str:
+    return type(data).__module__.partition(".")[0]
+
+
+def _arrow_data(data: Any) -> Any:
+    """Frames and tables in the forms of Arrow that its import in Rust takes; anything else as it is."""
+    if _package_of(data) == "pandas" and hasattr(data, "to_records"):
+        data = _pandas_table(data)
+    elif _package_of(data) == "polars" and hasattr(data, "to_arrow") and hasattr(data, "schema"):
+        data = _polars_frame(data)
+    return _without_offsets(data) if _package_of(data) == "pyarrow" else data
+
+
 def _pandas_table(frame: Any) -> Any:
     """A pandas frame as a table, without the levels of its index that have no name."""
-    from ._result import _package
+    named = any(name is not None for name in frame.index.names)
+    table = _package("pyarrow", "inserting a pandas frame").Table.from_pandas(frame, preserve_index=named)
+    if not named:
+        return table
+    # The levels of the index are the last columns.
+    count = table.num_columns - frame.index.nlevels
+    unnamed = {f"__index_level_{level}__" for level in range(frame.index.nlevels)}
+    return table.select([i for i, name in enumerate(table.column_names) if i < count or name not in unnamed])
 
-    table = _package("pyarrow", "inserting a pandas frame").Table.from_pandas(frame)
-    return table.select([name for name in table.column_names if not name.startswith("__index_level_")])
+
+def _polars_frame(frame: Any) -> Any:
+    """A Polars frame without its own form of columns that have only nulls."""
+    import polars
+
+    for name, dtype in frame.schema.items():
+        if dtype == polars.Object:
+            raise InvalidError(f"field '{name}': no field holds objects of Python; cast it first", 14, "TypeMismatch")
+    if polars.Null in frame.dtypes:
+        frame = frame.with_columns(polars.col(polars.Null).cast(polars.Boolean))
+    if not any("Null" in str(dtype) for dtype in frame.dtypes):
+        return frame
+    _package("pyarrow", "inserting a Polars frame with nulls that have no type in lists or structs")
+    return frame.to_arrow()
+
+
+def _without_offsets(data: Any) -> Any:
+    """Data of pyarrow; copied if it has objects within objects, of which Arrow's import in Rust takes no slices."""
+    import pyarrow
+
+    if isinstance(data, pyarrow.StructArray):
+        data = pyarrow.RecordBatch.from_struct_array(data)
+    schema = getattr(data, "schema", ())
+    if not isinstance(schema, pyarrow.Schema) or not any(_nests(field.type, False) for field in schema):
+        return data
+
+    def batches() -> Iterator[Any]:
+        for batch in [data] if isinstance(data, pyarrow.RecordBatch) else pyarrow.RecordBatchReader.from_stream(data):
+            copy = pyarrow.BufferOutputStream()
+            with pyarrow.ipc.new_stream(copy, schema) as stream:
+                stream.write_batch(batch)
+            yield from pyarrow.ipc.open_stream(copy.getvalue())
+
+    return pyarrow.RecordBatchReader.from_batches(schema, batches())
+
+
+def _nests(type: Any, within: bool) -> bool:
+    """Whether a type has objects within objects, or within lists of a fixed length."""
+    import pyarrow
+
+    type = getattr(type, "storage_type", type)
+    is_object = pyarrow.types.is_struct(type)
+    if is_object and within:
+        return True
+    within = within or is_object or pyarrow.types.is_fixed_size_list(type)
+    return any(_nests(type.field(i).type, within) for i in range(type.num_fields))
 

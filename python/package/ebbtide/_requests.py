@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ._durations import Duration, nanoseconds, seconds
-from ._ebbtide import Connection
+from ._ebbtide import Connection, instant_text
+from ._errors import InvalidError
 from ._result import Result
 
 TYPE_CHECKING = False
@@ -48,6 +49,8 @@ def aggregate(
         for function in ([functions] if isinstance(functions, str) else functions)
     ]
     width = None if every is None else nanoseconds(every, "every")
+    if width is not None and abs(width) >= 1 << 126:
+        raise InvalidError(f"'every' is too long: {every}", 2, "BadValue")
     groups = {"aggregates": wanted, "by_meta": by_meta, "width_nanos": width}
     which = {"start": start, "end": end, "where": where}
     return Result(native.aggregate(collection, groups, which, at))
@@ -59,7 +62,7 @@ def explain_expiry(
     """As `Database.explain_expiry`."""
     text = f'EXPLAIN EXPIRY FOR "{collection.replace(chr(34), chr(34) * 2)}"'
     if at is not None:
-        instant = at if isinstance(at, str) else at.isoformat()
+        instant = at if isinstance(at, str) else instant_text(at)
         text += " AT '" + instant.replace("'", "''") + "'"
     if expire_after is not None:
         text += f" WITH (expireAfterSeconds = {seconds(expire_after, 'expire_after')})"

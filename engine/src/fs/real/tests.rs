@@ -141,6 +141,24 @@ fn a_forked_child_does_not_give_away_the_lock_of_its_parent() {
 }
 
 #[test]
+fn a_forked_child_cannot_append_to_a_file_of_its_parent() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("a");
+    fs.create(&path).unwrap().append(b"ab").unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let mut inherited = RealFile { file, len: 2, process: std::process::id() + 1 };
+    for refused in [inherited.append(b"c"), inherited.fill_ahead(1), inherited.truncate(0)] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+    assert_eq!(fs.read(&path).unwrap(), b"ab");
+}
+
+#[test]
+fn an_empty_path_is_no_folder() {
+    assert_eq!(RealFs.create_dir(Path::new("")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
 fn short_and_interrupted_writes_are_continued_and_an_empty_one_is_an_error() {
     let mut out = Vec::new();
     let mut calls = 0;
