@@ -15,7 +15,6 @@ use datafusion::catalog::{
 };
 use datafusion::common::{DataFusionError, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::TableType;
-use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
@@ -134,9 +133,9 @@ impl CatalogInfo for Names {
     }
 }
 
-/// Teaches a session's planner PostgreSQL's names of types.
-pub(crate) fn with_types(state: SessionStateBuilder) -> SessionStateBuilder {
-    state.with_type_planner(Arc::new(Types))
+/// PostgreSQL's names of types, for a session's planner.
+pub(crate) fn types() -> Arc<dyn TypePlanner> {
+    Arc::new(Types)
 }
 
 #[derive(Debug)]

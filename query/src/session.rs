@@ -34,6 +34,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -194,6 +195,8 @@ pub struct Session {
     writes: PreparedWrites,
     /// Queries that it has run.
     text_cache: TextCache,
+    /// PostgreSQL's names of types, if it is for one of its clients.
+    types: Option<Arc<dyn TypePlanner>>,
 }
 
 impl fmt::Debug for Session {
@@ -254,7 +257,13 @@ impl Session {
         rules.push(Arc::new(HashGroups));
         let state = state.with_physical_optimizer_rules(rules);
         #[cfg(feature = "postgres")]
-        let state = if settings.postgres.is_some() { crate::postgres::with_types(state) } else { state };
+        let types = settings.postgres.as_ref().map(|_| crate::postgres::types());
+        #[cfg(not(feature = "postgres"))]
+        let types: Option<Arc<dyn TypePlanner>> = None;
+        let state = match &types {
+            Some(types) => state.with_type_planner(Arc::clone(types)),
+            None => state,
+        };
         let context = SessionContext::new_with_state(functions::with_planner(state).build());
         functions::register(&context)?;
         let tables = Arc::default();
@@ -276,6 +285,7 @@ impl Session {
             workers: settings.workers.clone(),
             writes,
             text_cache: TextCache::default(),
+            types,
         })
     }
 
