@@ -15,7 +15,7 @@ use arrow::datatypes::{
     DataType, Field, Fields, Float64Type, Int64Type, Schema as ArrowSchema, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
-use ebbtide_ttl::{Code, Precision, RuleError, decimal_fits_double, exact_int, int_fits_double};
+use ebbtide_ttl::{Code, Precision, RuleError, exact_int, int_fits_double};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -151,13 +151,12 @@ fn canonical(
         FieldType::Object(members) => canonical_object(array, members, known, place)?,
         FieldType::Timestamp => instants(array, place)?,
         FieldType::Double => {
-            let doubles = match array.data_type() {
-                DataType::Decimal32(_, scale)
-                | DataType::Decimal64(_, scale)
-                | DataType::Decimal128(_, scale)
-                | DataType::Decimal256(_, scale) => doubles_of(array, i32::from(*scale), place)?,
-                _ => cast(array, &DataType::Float64, place)?,
-            };
+            let doubles = cast(array, &DataType::Float64, place)?;
+            if array.data_type().is_decimal() {
+                // What is beyond int64 is null here, and rounded as in a text.
+                let whole = cast_with_options(array, &DataType::Int64, &CastOptions::default());
+                check_fit(whole.map_err(|e| BatchError::from_arrow(&e))?.as_primitive(), place)?;
+            }
             match known {
                 Some(FieldType::Int64) => whole_numbers(&doubles).unwrap_or(doubles),
                 _ => doubles,
@@ -236,26 +235,6 @@ fn cast(array: &ArrayRef, to: &DataType, place: &Place<'_>) -> Result<ArrayRef, 
         let message = format!("field '{}': {error}", place.path);
         place.error(at.unwrap_or(0), RuleError::new(Code::TypeMismatch, message))
     })
-}
-
-/// Decimals as doubles, which must have all of their digits.
-fn doubles_of(decimals: &ArrayRef, scale: i32, place: &Place<'_>) -> Result<ArrayRef, BatchError> {
-    let doubles = cast(decimals, &DataType::Float64, place)?;
-    // Up to 15 digits are the double's own, and powers of ten up to 22 are exact.
-    let limit = if (-22..=22).contains(&scale) { 0.99 * 10_f64.powi(15 - scale) } else { 0.0 };
-    if doubles.as_primitive::<Float64Type>().iter().flatten().all(|double| double.abs() < limit) {
-        return Ok(doubles);
-    }
-    let texts = cast(decimals, &DataType::Utf8, place)?;
-    let nearest = texts.as_string::<i32>().iter().enumerate().map(|(at, text)| match text.map(|t| (t, t.parse())) {
-        None => Ok(None),
-        Some((text, Ok(double))) if decimal_fits_double(text, double) => Ok(Some(double)),
-        Some((text, _)) => {
-            let value = format!("a decimal ({text}) with more digits than a double");
-            Err(place.error(at, mismatch(place.path, &FieldType::Double, &value)))
-        }
-    });
-    Ok(Arc::new(nearest.collect::<Result<Float64Array, _>>()?))
 }
 
 fn check_fit(ints: &Int64Array, place: &Place<'_>) -> Result<(), BatchError> {

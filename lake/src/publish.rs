@@ -57,7 +57,7 @@ pub(crate) fn version_of(
     uploads: &mut Uploads<'_>,
     is_needed: bool,
 ) -> Result<Next, SinkError> {
-    let schema = text_of(&content.schema)?;
+    let schema = text_of(log.schema.as_deref(), &content.schema)?;
     // With another type for a field, nothing that is there can stay.
     let is_compatible = log.schema.as_ref().is_none_or(|known| has_types_of(Some(known), &content.schema));
     let segments: HashMap<&str, &PublishedSegment> =

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// # Errors
 /// A field that had another type, or that differs only in case from another one, in words for people.
 pub(crate) fn joined(known: Option<&str>, schema: &Schema) -> Result<String, String> {
-    text(with(known, schema)?)
+    text(known, with(known, schema)?)
 }
 
 /// Whether fields of a table that these are too have the same types.
@@ -30,17 +30,19 @@ fn with(known: Option<&str>, schema: &Schema) -> Result<Vec<Value>, String> {
     Ok(fields)
 }
 
-/// The fields of a table whose files all have these or fewer.
+/// The fields of a table whose files all have these or fewer. `known` are those that it has.
 ///
 /// # Errors
 /// Fields that differ only in case, in words for people.
-pub(crate) fn text_of(schema: &Schema) -> Result<String, String> {
-    text(fields_of(schema))
+pub(crate) fn text_of(known: Option<&str>, schema: &Schema) -> Result<String, String> {
+    text(known, fields_of(schema))
 }
 
-fn text(fields: Vec<Value>) -> Result<String, String> {
+fn text(known: Option<&str>, fields: Vec<Value>) -> Result<String, String> {
     let ty = json!({"type": "struct", "fields": fields});
-    match one_but_for_case(&ty, "") {
+    // A table of an earlier build that has such fields goes on.
+    let known = known.and_then(|known| serde_json::from_str(known).ok());
+    match one_but_for_case(&ty, "").filter(|_| known.is_none_or(|known| one_but_for_case(&known, "").is_none())) {
         Some((one, other)) => Err(format!(
             "the fields '{one}' and '{other}' differ only in case, and programs that read a table take them for one: copy the \
              measurements to a collection in which one of them has another name"

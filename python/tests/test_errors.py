@@ -128,7 +128,7 @@ def test_what_no_field_holds(db: ebbtide.Database) -> None:
         (pa.table({"time": [START], "b": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8()))}), "bool8"),
         (pl.DataFrame({"time": [START], "o": pl.Series([object()], dtype=pl.Object)}), "objects of Python"),
         (pl.DataFrame({"time": [START], "i": pl.Series([1], dtype=pl.Int128)}), "cannot be read"),
-        (pa.table({"time": [START], "d": [many]}), "'d'.*more digits than a double"),
+        (pa.table({"time": [START], "d": [decimal.Decimal("9007199254740993.5")]}), "'d'.*no double holds exactly"),
         (pd.Series([1]), "cannot be read"),
         (pl.Series([1]), "cannot be read"),
         (pa.Table.from_arrays([pa.array([START]), pa.array([1]), pa.nulls(1)], names=["time", "a", "a"]), "twice"),

@@ -35,7 +35,8 @@ impl Cancellations {
         if let Some((secret, ended)) = all.get(&request.pid)
             && request.secret_key.as_i32() == Some(*secret)
         {
-            ended.notify_waiters();
+            // It is kept until the statement looks. The next message forgets it.
+            ended.notify_one();
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use crate::sql::Sql;
 use crate::usage::Usage;
 use ebbtide_ttl::{Clock, SystemClock, Timestamp};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<tokio::sync::Mutex<()>>,
     /// The memory of messages, in units of [`MEMORY_UNIT`].
     pub(crate) memory: Semaphore,
+    /// Held by the one message that takes more memory than there is: see [`Shared::grow`].
+    beyond: Semaphore,
     pub(crate) address: SocketAddr,
     /// What runs SQL, if anything does.
     pub(crate) sql: Option<Arc<dyn Sql>>,
@@ -58,6 +61,7 @@ impl Shared {
             rates: Rates::new(settings.rows_per_second_max),
             room: Arc::default(),
             memory: Semaphore::new((settings.message_memory_bytes / MEMORY_UNIT).max(1)),
+            beyond: Semaphore::new(1),
             address,
             sql: None,
             cancellations: Cancellations::default(),
@@ -83,6 +87,28 @@ impl Shared {
     pub(crate) fn units(&self, bytes: usize) -> u32 {
         let most = (self.settings.message_memory_bytes / MEMORY_UNIT).max(1);
         u32::try_from(bytes.div_ceil(MEMORY_UNIT).min(most)).unwrap_or(u32::MAX)
+    }
+
+    /// Waits until there is memory for so many bytes of a message in all. Messages that have come in part could wait for each other
+    /// for ever: so one at a time takes what it needs beyond the limit.
+    pub(crate) async fn grow<'a>(&'a self, memory: &mut MessageMemory<'a>, bytes: usize) -> io::Result<()> {
+        let have = memory.units.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let more = self.units(bytes).saturating_sub(u32::try_from(have).unwrap_or(u32::MAX));
+        if more == 0 || memory.beyond.is_some() {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            more = self.memory.acquire_many(more) => {
+                let more = more.map_err(io::Error::other)?;
+                match &mut memory.units {
+                    Some(units) => units.merge(more),
+                    none => *none = Some(more),
+                }
+            }
+            beyond = self.beyond.acquire() => memory.beyond = Some(beyond.map_err(io::Error::other)?),
+        }
+        Ok(())
     }
 
     /// Waits for the turn of a proof from this address: it is looked at as long as what is returned is kept. Nothing if too many
@@ -153,6 +179,13 @@ pub(crate) struct Counters {
 pub(crate) async fn is_stopped(stopped: &mut watch::Receiver<bool>) {
     // An error means that the server is gone.
     let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// The memory that a message has, as it comes.
+#[derive(Default)]
+pub(crate) struct MessageMemory<'a> {
+    units: Option<SemaphorePermit<'a>>,
+    beyond: Option<SemaphorePermit<'a>>,
 }
 
 /// Work on so many bytes. Other connections need not wait for it unless it is little: handing them to another thread takes

@@ -57,31 +57,23 @@ fn other_widths_and_encodings_become_canonical() {
 }
 
 #[test]
-fn decimals_with_more_digits_than_a_double_are_refused() {
+fn decimals_whose_whole_part_no_double_holds_are_refused() {
     let decimals = |values: Vec<i128>, scale| {
         let column = Decimal128Array::from(values).with_precision_and_scale(38, scale).unwrap();
         batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", Arc::new(column))]), &schema())
     };
-    for (values, scale) in [
-        (vec![1, 9_007_199_254_740_993], 0),
-        (vec![1, -90_071_992_547_409_931], 1),
-        (vec![1, i128::from(i64::MAX)], 0),
-        (vec![1, 10_i128.pow(37) + 1], 0),
-        (vec![1, 10_i128.pow(20) + 1], 20),
-    ] {
+    for (values, scale) in
+        [(vec![1, 9_007_199_254_740_993], 0), (vec![1, -90_071_992_547_409_931], 1), (vec![1, i128::from(i64::MAX)], 0)]
+    {
         let error = decimals(values, scale).unwrap_err();
         assert_eq!((error.index, error.error.code), (1, Code::TypeMismatch));
-        assert!(error.to_string().contains("with more digits than a double"), "{error}");
+        assert!(error.to_string().contains("no double holds exactly"), "{error}");
     }
-    for (values, scale, stored) in [
-        (vec![9_007_199_254_740_994, 1], 0, 9_007_199_254_740_994.0),
-        (vec![1 << 60, 1], 0, 2_f64.powi(60)),
-        (vec![10_i128.pow(37), 1], 0, 1e37),
-        (vec![10_i128.pow(18), 1], 20, 0.01),
-        (vec![12_345_678_901_234_567, 1], 17, 0.123_456_789_012_345_67),
-    ] {
-        let accepted = decimals(values, scale).unwrap();
-        assert_eq!(accepted.batch.column(1).as_primitive::<Float64Type>().value(0), stored);
+    // A fraction is rounded, as in a text; and so is what no integer holds.
+    for (values, scale) in
+        [(vec![9_007_199_254_740_994, 1], 0), (vec![1, 10_i128.pow(37) + 1], 0), (vec![1, 10_i128.pow(20) + 1], 20)]
+    {
+        assert!(decimals(values, scale).is_ok());
     }
 }
 

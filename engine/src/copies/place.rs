@@ -29,7 +29,11 @@ impl CopyPlace {
     /// Ships the database, step by step.
     pub(crate) fn shipper(self, options: ShipOptions) -> Result<Shipper> {
         let store = self.store()?;
-        crate::archive::apart::check_folder(&self.dir, &self.url)?;
+        let writer = super::Writer::of_folder(self.fs.as_ref(), &self.dir)?;
+        // A place that is in use stays.
+        if !writer.is_some_and(|writer| writer.has_shipped_to(&self.url)) {
+            crate::archive::apart::check_folder(&self.dir, &self.url)?;
+        }
         Ok(Shipper::new((self.fs, self.clock, self.dir), (&self.url, store), options))
     }
 }

@@ -379,6 +379,7 @@ impl Shipper {
                 };
             }
         }
+        let is_first = newest.is_none();
         let claim = match newest {
             // An earlier try took it.
             Some(claim) if claim.process == self.process => claim,
@@ -393,6 +394,10 @@ impl Shipper {
         // Before the epoch is taken: an older copy of the folder must not stop the one that is shipped.
         let (changes, _) = self.read_checked(None)?;
         // Before the store knows it: a folder that has shipped knows where to.
+        if is_first {
+            // A copy that was there before has been removed.
+            writer.forget_sent(self.fs.as_ref(), &self.dir, &self.status.url)?;
+        }
         writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
         if !epochs::take(store, &claim)? {
             let what = format!("another process has begun to ship this database to {}", self.status.url);

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 
 /// How often the lock of `SHIP` is tried. It is held while that small file is replaced.
-const LOCK_TRIES: usize = 100_000;
+const LOCK_TRIES: usize = 1_000_000;
 
 /// A folder that is shipped, or was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +128,14 @@ impl Writer {
             Some(before) => *before = sent,
             None => writer.sent.push(sent),
         })
+    }
+
+    /// Notes that the copy at a place has nothing of what was sent there.
+    pub(super) fn forget_sent(&mut self, fs: &dyn Fs, dir: &Path, url: &str) -> Result<()> {
+        match self.sent.iter().any(|sent| sent.url == url) {
+            true => self.change(fs, dir, |writer| writer.sent.retain(|sent| sent.url != url)),
+            false => Ok(()),
+        }
     }
 
     /// Whether this folder has what the copy at `url` has up to a piece, which `process` has made. It has, if the piece was sent from here,

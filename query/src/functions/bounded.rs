@@ -16,8 +16,10 @@ use datafusion::logical_expr::{
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
-/// What one call may make of the rows of a batch, in bytes or, of `levenshtein`, in steps.
+/// What one call may make of the rows of a batch, in bytes; and the steps of `levenshtein` for one row.
 const MOST: u64 = 256 << 20;
+/// The steps of `levenshtein` for the rows of a batch.
+const STEPS_MOST: u64 = 16 * MOST;
 /// What a row may make without a closer look.
 const SMALL_MAX: u64 = MOST >> 13;
 /// Bytes of a character at most.
@@ -101,13 +103,17 @@ impl ScalarUDFImpl for Bounded {
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { args.number_rows };
         let Some(sizes) = self.growth.sizes(&args.args, rows)? else { return self.inner.invoke_with_args(args) };
-        if sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(*size)) <= MOST {
+        let sum = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(*size));
+        if sum <= MOST {
             return self.inner.invoke_with_args(args);
         }
-        if self.growth != Growth::RegexpReplace || sizes.iter().any(|size| *size > MOST) {
-            return self.refuse();
+        let is_large = sizes.iter().any(|size| *size > MOST);
+        match self.growth {
+            // Its results are small.
+            Growth::Levenshtein if !is_large && sum <= STEPS_MOST => self.inner.invoke_with_args(args),
+            Growth::RegexpReplace if !is_large => self.in_pieces(&args, &sizes),
+            _ => self.refuse(),
         }
-        self.in_pieces(&args, &sizes)
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -128,7 +134,7 @@ impl Bounded {
 
     /// The results of rows whose sizes are only bounds, as long as together they are not too large.
     fn in_pieces(&self, args: &ScalarFunctionArgs, sizes: &[u64]) -> Result<ColumnarValue> {
-        let (mut pieces, mut bytes, mut from): (Vec<ArrayRef>, usize, _) = (Vec::new(), 0, 0);
+        let (mut pieces, mut bytes, mut from): (Vec<ArrayRef>, u64, _) = (Vec::new(), 0, 0);
         while from < sizes.len() {
             let mut sum = 0_u64;
             let fitting = sizes[from..].iter().take_while(|size| {
@@ -142,9 +148,11 @@ impl Bounded {
             };
             let args =
                 ScalarFunctionArgs { args: args.args.iter().map(piece).collect(), number_rows: rows, ..args.clone() };
+            let given = args.args.first().map_or(Ok(OfRows::Same(0)), lengths)?;
             let made = self.inner.invoke_with_args(args)?.into_array(rows)?;
-            bytes += made.get_array_memory_size();
-            if bytes as u64 > MOST {
+            let given: u64 = (0..rows).map(|row| given.at(row)).sum();
+            bytes += (made.get_array_memory_size() as u64).saturating_sub(given);
+            if bytes > MOST {
                 return self.refuse();
             }
             pieces.push(made);
@@ -171,7 +179,8 @@ impl Growth {
             (Growth::Replace, [text, part, by]) => {
                 let (length, by) = (lengths(text)?, lengths(by)?);
                 each(&|row| {
-                    let size = |found: u64| length.at(row).saturating_add(found.saturating_mul(by.at(row)));
+                    // What is added to the text.
+                    let size = |found: u64| found.saturating_mul(by.at(row));
                     match (size(length.at(row)), text_at(text, row), text_at(part, row)) {
                         // Nothing is replaced.
                         (.., Some("")) => size(0),
@@ -180,10 +189,16 @@ impl Growth {
                     }
                 })
             }
-            (Growth::RegexpReplace, [text, _, by, ..]) => {
-                let (text, by) = (lengths(text)?, lengths(by)?);
-                // Something may be found between any two bytes.
-                each(&|row| text.at(row).saturating_add((text.at(row) + 1).saturating_mul(by.at(row))))
+            (Growth::RegexpReplace, [text, _, replacement, flags @ ..]) => {
+                let (text, by) = (lengths(text)?, lengths(replacement)?);
+                each(&|row| {
+                    let is_once =
+                        !flags.iter().any(|flags| text_at(flags, row).is_some_and(|flags| flags.contains('g')));
+                    let is_plain = text_at(replacement, row).is_none_or(|by| !by.contains(['\\', '$']));
+                    // Otherwise something may be found between any two bytes, or all of the text be inserted in each place.
+                    let times = if is_once && is_plain { 1 } else { text.at(row) + 1 };
+                    times.saturating_mul(by.at(row))
+                })
             }
             (Growth::ArrayRepeat, [value, times]) => {
                 let (value, times) = (memory(value, rows)?, counts(times)?);
@@ -203,9 +218,16 @@ impl Growth {
             }
             (Growth::Range, [start, stop, step @ ..]) => {
                 let (start, stop) = (instants(start)?, instants(stop)?);
-                let step = step.first().map_or(Ok(OfRows::Same(1)), steps)?;
+                let step = step.first().map_or(Ok(OfRows::Same(Some(1))), steps)?;
                 each(&|row| {
-                    let elements = (stop.at(row) - start.at(row)).unsigned_abs() / step.at(row).unsigned_abs().max(1);
+                    let (Some(start), Some(stop), Some(step)) = (start.at(row), stop.at(row), step.at(row)) else {
+                        return 0;
+                    };
+                    let length = stop - start;
+                    if length.signum() != step.signum() {
+                        return 0;
+                    }
+                    let elements = (length / step).unsigned_abs();
                     u64::try_from(elements).unwrap_or(u64::MAX).saturating_mul(ELEMENT_BYTES)
                 })
             }
@@ -282,14 +304,33 @@ fn counts(numbers: &ColumnarValue) -> Result<OfRows<u64>> {
 
 /// Bytes of values of any type.
 fn memory(values: &ColumnarValue, rows: usize) -> Result<OfRows<u64>> {
-    let of =
-        |value: &ArrayRef| Ok::<_, datafusion::error::DataFusionError>(value.to_data().get_slice_memory_size()? as u64);
     match values {
         ColumnarValue::Scalar(scalar) => Ok(OfRows::Same(scalar_bytes(scalar))),
         ColumnarValue::Array(array) => {
-            let bytes = (0..rows).map(|row| of(&array.slice(row, 1))).collect::<Result<Vec<_>>>()?;
+            let bytes = (0..rows).map(|row| value_bytes(&array.slice(row, 1))).collect::<Result<Vec<_>>>()?;
             Ok(OfRows::Each(bytes))
         }
+    }
+}
+
+/// Bytes of the values of an array. A slice of lists has the elements of all.
+fn value_bytes(values: &ArrayRef) -> Result<u64> {
+    let of_elements = |elements: &ArrayRef, from: i64, to: i64| {
+        let (from, to) = (usize::try_from(from).unwrap_or_default(), usize::try_from(to).unwrap_or_default());
+        Ok(value_bytes(&elements.slice(from, to - from))? + ELEMENT_BYTES)
+    };
+    match values.data_type() {
+        DataType::List(_) => {
+            let (list, at) = (values.as_list::<i32>(), values.as_list::<i32>().offsets());
+            of_elements(list.values(), at[0].into(), at[list.len()].into())
+        }
+        DataType::LargeList(_) => {
+            let (list, at) = (values.as_list::<i64>(), values.as_list::<i64>().offsets());
+            of_elements(list.values(), at[0], at[list.len()])
+        }
+        DataType::Struct(_) => values.as_struct().columns().iter().map(value_bytes).sum(),
+        DataType::Utf8View => Ok(values.as_string_view().iter().flatten().map(|text| text.len() as u64 + 16).sum()),
+        _ => Ok(values.to_data().get_slice_memory_size()? as u64),
     }
 }
 
@@ -303,7 +344,7 @@ fn is_integer(value: &ColumnarValue) -> bool {
 }
 
 /// Whole numbers, or times in nanoseconds.
-fn instants(values: &ColumnarValue) -> Result<OfRows<i128>> {
+fn instants(values: &ColumnarValue) -> Result<OfRows<Option<i128>>> {
     OfRows::of(values, |values| {
         let nanos = match values.data_type() {
             DataType::Date32 => DAY_NANOS,
@@ -317,26 +358,25 @@ fn instants(values: &ColumnarValue) -> Result<OfRows<i128>> {
             _ => 1,
         };
         let numbers = cast(values, &DataType::Int64)?;
-        Ok(numbers.as_primitive::<Int64Type>().iter().map(|n| i128::from(n.unwrap_or_default()) * nanos).collect())
+        Ok(numbers.as_primitive::<Int64Type>().iter().map(|n| Some(i128::from(n?) * nanos)).collect())
     })
 }
 
 /// Whole numbers, or intervals in nanoseconds, of which a month has at least 28 days.
-fn steps(values: &ColumnarValue) -> Result<OfRows<i128>> {
+fn steps(values: &ColumnarValue) -> Result<OfRows<Option<i128>>> {
     OfRows::of(values, |values| match values.data_type() {
         DataType::Interval(_) => {
             let intervals = values.as_primitive_opt::<IntervalMonthDayNanoType>();
-            let Some(intervals) = intervals else { return Ok(vec![1; values.len()]) };
-            let nanos = |interval: Option<_>| {
-                interval.map_or(1, |i: IntervalMonthDayNano| {
-                    (i128::from(i.months) * 28 + i128::from(i.days)) * DAY_NANOS + i128::from(i.nanoseconds)
-                })
+            let Some(intervals) = intervals else { return Ok(vec![Some(1); values.len()]) };
+            let nanos = |interval: Option<IntervalMonthDayNano>| {
+                let i = interval?;
+                Some((i128::from(i.months) * 28 + i128::from(i.days)) * DAY_NANOS + i128::from(i.nanoseconds))
             };
             Ok(intervals.iter().map(nanos).collect())
         }
         _ => {
             let numbers = cast(values, &DataType::Int64)?;
-            Ok(numbers.as_primitive::<Int64Type>().iter().map(|n| i128::from(n.unwrap_or(1))).collect())
+            Ok(numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(i128::from)).collect())
         }
     })
 }

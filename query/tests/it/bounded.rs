@@ -57,6 +57,8 @@ fn what_functions_make_within_the_limit_is_what_it_was() {
         ("array_resize([1], 3, 7)", "[1,7,7]"),
         ("range(3)", "[0,1,2]"),
         ("range(5, 1, -2)", "[5,3]"),
+        ("range(10000000000, 1)", "[]"),
+        ("generate_series(NULL::timestamp, TIMESTAMP '2024-01-01', INTERVAL '1 second')", "null"),
         ("array_length(generate_series(TIMESTAMP '2000-01-01', TIMESTAMP '2020-01-01', INTERVAL '1 day'))", "7306"),
         ("levenshtein('kitten', 'sitting')", "3"),
     ] {
@@ -65,4 +67,13 @@ fn what_functions_make_within_the_limit_is_what_it_was() {
     // Together their bounds are above the limit, so rows are replaced in pieces.
     let replaced = "SELECT sum(length(regexp_replace(repeat('ab', n), '^a', repeat('c', 1000)))) AS x FROM generate_series(1, 1000) AS t(n)";
     assert_eq!(world.number(replaced), 2_000_000);
+    for (sum, of) in [
+        ("array_length(array_repeat([n, n], 2))", 16_000),
+        ("array_length(array_repeat({'a': [n]}, 2))", 16_000),
+        ("array_length(generate_series(lag(n) OVER (ORDER BY n) * 1000000, n * 1000000, 500000))", 3 * 7_999),
+        ("levenshtein(repeat('a', 200), repeat('b', 200) || n % 2)", 201 * 8_000),
+    ] {
+        let rows = format!("SELECT sum(x) AS n FROM (SELECT {sum} AS x FROM generate_series(1, 8000) AS t(n)) AS r");
+        assert_eq!(world.number(&rows), of, "{sum}");
+    }
 }

@@ -1,14 +1,13 @@
 //! The body of a request.
 
 use super::caller::Refused;
-use crate::shared::{Shared, add};
+use crate::shared::{MessageMemory, Shared, add};
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_ENCODING;
 use axum::http::{HeaderMap, StatusCode};
 use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
 use std::io::Read;
-use tokio::sync::SemaphorePermit;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -16,9 +15,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The body as it was sent, with the memory that it takes: as much as has come, whatever it announces.
-pub(super) async fn raw(shared: &Shared, body: Body) -> Result<(SemaphorePermit<'_>, Bytes), Refused> {
+pub(super) async fn raw(shared: &Shared, body: Body) -> Result<(MessageMemory<'_>, Bytes), Refused> {
     let (most, longest) = (shared.settings.message_bytes_max, shared.settings.stall_max);
-    let mut memory = shared.memory.acquire_many(0).await.map_err(|_| stops())?;
+    let mut memory = MessageMemory::default();
     let (mut pieces, mut bytes) = (body.into_data_stream(), Vec::new());
     let mut deadline = Instant::now() + longest;
     let late =
@@ -39,18 +38,16 @@ pub(super) async fn raw(shared: &Shared, body: Body) -> Result<(SemaphorePermit<
 }
 
 /// Waits until there is memory for so many bytes in all.
-async fn reserve<'a>(shared: &'a Shared, memory: &mut SemaphorePermit<'a>, bytes: usize) -> Result<(), Refused> {
-    let more = shared.memory.acquire_many(shared.units(bytes).saturating_sub(memory.num_permits() as u32));
+async fn reserve<'a>(shared: &'a Shared, memory: &mut MessageMemory<'a>, bytes: usize) -> Result<(), Refused> {
     let longest = shared.settings.stall_max;
-    let more = timeout(longest, more).await.map_err(|_| {
+    let grown = timeout(longest, shared.grow(memory, bytes)).await.map_err(|_| {
         let what = format!(
             "there was no memory for the body within {} s: send it again later, or raise message_memory_bytes of [limits]",
             longest.as_secs()
         );
         Refused(StatusCode::SERVICE_UNAVAILABLE, what)
     })?;
-    memory.merge(more.map_err(|_| stops())?);
-    Ok(())
+    grown.map_err(|_| stops())
 }
 
 fn stops() -> Refused {
@@ -62,7 +59,7 @@ pub(super) async fn read<'a>(
     shared: &'a Shared,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(SemaphorePermit<'a>, Bytes), Refused> {
+) -> Result<(MessageMemory<'a>, Bytes), Refused> {
     let (mut memory, body) = raw(shared, body).await?;
     let body = match headers.get(CONTENT_ENCODING).map(|encoding| encoding.as_bytes()) {
         None | Some(b"" | b"identity") => body,
@@ -81,7 +78,7 @@ pub(super) fn too_large(most: usize) -> Refused {
 }
 
 /// What a body of gzip has, at most as many bytes as a body may have.
-async fn unzipped<'a>(shared: &'a Shared, memory: &mut SemaphorePermit<'a>, body: &[u8]) -> Result<Bytes, Refused> {
+async fn unzipped<'a>(shared: &'a Shared, memory: &mut MessageMemory<'a>, body: &[u8]) -> Result<Bytes, Refused> {
     let (mut decoder, mut text) = (MultiGzDecoder::new(body), Vec::new());
     let most = shared.settings.message_bytes_max;
     loop {

@@ -34,7 +34,7 @@ const VALUE: &str = "value";
 /// The label with the name of the metric.
 const NAME: &str = "__name__";
 /// Series, labels and samples of a request at most.
-const PARTS_MAX: usize = 1_000_000;
+const PARTS_MAX: usize = 2_000_000;
 
 /// `prometheus.WriteRequest`, as far as it is stored; metadata about metrics is left out.
 #[derive(Clone, PartialEq, Message)]

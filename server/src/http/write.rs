@@ -173,6 +173,9 @@ impl Write<'_> {
                 Err(problem) if problem.status == StatusCode::BAD_REQUEST => {
                     let refused = |point: LinePoint<'_>| BadLine::new(point.number(), problem.message.as_str(), b"");
                     bad.extend(points.as_measurements(TIME).map(refused));
+                    if !self.partial {
+                        return Err(Problem::of_lines(with_text(bad, text), 0));
+                    }
                 }
                 Err(problem) => return Err(problem),
             }

@@ -85,12 +85,13 @@ async fn race<S: Stream, T>(
         }
     };
     tokio::select! {
+        // Work may be ready whenever it is asked.
         biased;
-        done = work => Ok(done),
         () = place.ended.notified() => {
             Err(Refusal::new(QUERY_CANCELED, "canceling statement due to user request").into())
         }
         () = late => Err(Refusal::new(QUERY_CANCELED, "canceling statement due to statement timeout").into()),
+        done = work => Ok(done),
         () = wire.is_gone() => Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
     }
 }
@@ -279,7 +280,7 @@ impl<'a, S: Stream> Conversation<'a, S> {
                 return Err(Refusal::new(super::error::SYNTAX_ERROR, what).into());
             }
         };
-        let named = values::named(&parse.query, parse.type_oids);
+        let named = aside(parse.query.len(), || values::named(&parse.query, parse.type_oids));
         let prepared = Prepared { work, named, described: OnceLock::new() };
         self.prepared.put(parse.name.as_deref().unwrap_or_default(), Arc::new(prepared), DUPLICATE_STATEMENT)?;
         Ok(self.wire.put(&Answer::ParseComplete(ParseComplete::new()))?)

@@ -7,7 +7,7 @@ use arrow::array::{
     ListArray, StringArray, TimestampMicrosecondArray, new_empty_array, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{CastOptions, cast, cast_with_options, concat};
+use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use pgwire::api::Type;
 use postgres_types::Kind;
@@ -167,7 +167,6 @@ impl Parameter {
 /// of the first one, and the items with their lengths.
 fn list(item: &Type, bytes: &[u8]) -> Result<Option<ArrayRef>, Refusal> {
     let item = Parameter { kind: item.clone(), inferred: None };
-    let kind = item.arrow().unwrap_or(if item.kind == Type::BOOL { DataType::Boolean } else { DataType::Utf8 });
     let mut rest = bytes;
     let mut next = || -> Option<i32> {
         let (number, after) = rest.split_first_chunk()?;
@@ -175,7 +174,8 @@ fn list(item: &Type, bytes: &[u8]) -> Result<Option<ArrayRef>, Refusal> {
         Some(i32::from_be_bytes(*number))
     };
     let (Some(dimensions), Some(_nulls), Some(_kind)) = (next(), next(), next()) else { return Ok(None) };
-    let mut items = vec![new_empty_array(&kind)];
+    // Nothing for null.
+    let mut items: Vec<Option<ArrayRef>> = Vec::new();
     match dimensions {
         0 => {}
         1 => {
@@ -187,10 +187,10 @@ fn list(item: &Type, bytes: &[u8]) -> Result<Option<ArrayRef>, Refusal> {
             for _ in 0..count {
                 let Some((length, after)) = rest.split_first_chunk() else { return Ok(None) };
                 let (value, after) = match usize::try_from(i32::from_be_bytes(*length)) {
-                    Err(_) => (new_null_array(&kind, 1), after),
+                    Err(_) => (None, after),
                     Ok(length) => {
                         let Some((value, after)) = after.split_at_checked(length) else { return Ok(None) };
-                        (cast(&item.of_binary(value)?, &kind)?, after)
+                        (Some(item.of_binary(value)?), after)
                     }
                 };
                 items.push(value);
@@ -202,9 +202,31 @@ fn list(item: &Type, bytes: &[u8]) -> Result<Option<ArrayRef>, Refusal> {
     if !rest.is_empty() {
         return Ok(None);
     }
+    let kind = match item.kind {
+        Type::BOOL => DataType::Boolean,
+        Type::BYTEA => DataType::Binary,
+        Type::NUMERIC => numeric_kind(items.iter().flatten().map(|item| item.data_type())),
+        _ => item.arrow().unwrap_or(DataType::Utf8),
+    };
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    let typed = |value: &Option<ArrayRef>| match value {
+        Some(value) => Ok(cast_with_options(value, &kind, &exactly)?),
+        None => Ok(new_null_array(&kind, 1)),
+    };
+    let items = items.iter().map(typed).collect::<Result<Vec<_>, Refusal>>()?;
+    let items = std::iter::once(new_empty_array(&kind)).chain(items).collect::<Vec<_>>();
     let items = concat(&items.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
     let field = Arc::new(Field::new_list_field(kind, true));
     Ok(Some(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([items.len()]), items, None))))
+}
+
+/// The type that has all of these numbers: decimals with the most digits after the point, or doubles if one of them is one.
+fn numeric_kind<'a>(mut kinds: impl Iterator<Item = &'a DataType>) -> DataType {
+    let scale = kinds.try_fold(0, |most, kind| match kind {
+        DataType::Decimal128(_, scale) => Some(most.max(*scale)),
+        _ => None,
+    });
+    scale.map_or(DataType::Float64, |scale| DataType::Decimal128(DECIMAL_DIGITS as u8, scale))
 }
 
 /// The types of parameters: those that the client has named, and those to which a statement casts them, by `$1::type` or

@@ -1,7 +1,7 @@
 //! Messages of PostgreSQL's protocol on a connection.
 
 use super::error::{PROTOCOL_VIOLATION, Refusal};
-use crate::shared::{MEMORY_UNIT, Shared, add};
+use crate::shared::{MEMORY_UNIT, MessageMemory, Shared, add};
 use bytes::BytesMut;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use std::io;
@@ -79,7 +79,7 @@ pub(super) struct Wire<'a, S> {
     output: BytesMut,
     context: DecodeContext,
     /// Memory of the message that is read or answered.
-    memory: Option<SemaphorePermit<'a>>,
+    memory: MessageMemory<'a>,
     /// Memory of what was read far ahead.
     ahead: Option<SemaphorePermit<'a>>,
 }
@@ -87,7 +87,15 @@ pub(super) struct Wire<'a, S> {
 impl<'a, S> Wire<'a, S> {
     pub(super) fn new(stream: S, shared: &'a Shared) -> Wire<'a, S> {
         let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
-        Wire { stream, shared, input: BytesMut::new(), output: BytesMut::new(), context, memory: None, ahead: None }
+        Wire {
+            stream,
+            shared,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            context,
+            memory: MessageMemory::default(),
+            ahead: None,
+        }
     }
 
     /// The stream, for TLS to begin on. Nothing if the client has sent something already, which would be read as if it had come
@@ -137,7 +145,7 @@ impl<'a, S> Wire<'a, S> {
 impl<S: Stream> Wire<'_, S> {
     /// The next message; nothing at the end of the stream. It can be cancelled without loss.
     pub(super) async fn message(&mut self, is_stranger: bool) -> Result<Option<PgWireFrontendMessage>, Broken> {
-        self.memory = None;
+        self.memory = MessageMemory::default();
         if self.ahead.is_some() && self.input.len() < AHEAD_BYTES_MAX {
             self.input = BytesMut::from(&self.input[..]);
             self.ahead = None;
@@ -157,15 +165,9 @@ impl<S: Stream> Wire<'_, S> {
                     // The message's own takes its place.
                     self.ahead = None;
                     // Memory grows with what arrives, not with what is announced.
-                    let units = self.shared.units(length.min(self.input.len() + CHUNK));
-                    let have = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
-                    let more = self.shared.memory.acquire_many(units.saturating_sub(have as u32));
-                    let more = timeout(self.shared.settings.stall_max, more).await.map_err(|_| stalled())?;
-                    let more = more.map_err(io::Error::other)?;
-                    match &mut self.memory {
-                        Some(memory) => memory.merge(more),
-                        memory => *memory = Some(more),
-                    }
+                    let bytes = length.min(self.input.len() + CHUNK);
+                    let grown = self.shared.grow(&mut self.memory, bytes);
+                    timeout(self.shared.settings.stall_max, grown).await.map_err(|_| stalled())??;
                 }
             }
             self.input.reserve(CHUNK);
