@@ -21,11 +21,22 @@ use tokio::task::AbortHandle;
 /// Batches that are made before they are asked for.
 const BATCHES_AHEAD: usize = 4;
 
+/// A statement that runs, and what ends it when nobody reads it any more.
+pub(crate) type Started = (StatementStream, StopAtDrop);
+
+/// Stops one run of a statement: others of its session go on.
+#[derive(Default)]
+pub(crate) struct StopAtDrop(Stop);
+
+impl Drop for StopAtDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 /// A statement that was parsed.
 pub(crate) struct Query {
     session: Arc<Session>,
-    /// Of this statement alone: others of the session run in other threads.
-    stop: Stop,
     statement: Statement,
     text: String,
     parameters: Vec<ScalarValue>,
@@ -48,7 +59,7 @@ impl Query {
         let Some(statement) = statements.pop().filter(|_| count == 1) else {
             return Err(QueryError::new(Code::FailedToParse, format!("expected one statement, found {count}")));
         };
-        Ok(Query { session, stop: Stop::default(), statement, text, parameters })
+        Ok(Query { session, statement, text, parameters })
     }
 
     /// Whether it may be run again and again.
@@ -67,12 +78,11 @@ impl Query {
     ///
     /// # Errors
     /// Exceptions about the statement, and of signals.
-    pub(crate) fn start(self: &Arc<Self>, py: Python<'_>) -> PyResult<StatementStream> {
-        let (query, stop) = (Arc::clone(self), self.stop.clone());
-        stop.reset();
-        let begun = stop.clone().scope(async move { query.begin().await });
-        let started = wait(py, begun, || stop.stop())?;
-        started.map_err(|error| errors::of_query(py, &error))
+    pub(crate) fn start(self: &Arc<Self>, py: Python<'_>) -> PyResult<Started> {
+        let (query, running) = (Arc::clone(self), StopAtDrop::default());
+        let begun = running.0.clone().scope(async move { query.begin().await });
+        let started = wait(py, begun, || running.0.stop())?;
+        started.map(|started| (started, running)).map_err(|error| errors::of_query(py, &error))
     }
 
     /// The rows of a statement that was started.
@@ -82,7 +92,7 @@ impl Query {
     pub(crate) fn read(
         self: &Arc<Self>,
         py: Python<'_>,
-        started: StatementStream,
+        (started, stop): Started,
         failure: &Failure,
     ) -> PyResult<Reader> {
         let (sender, batches) = channel();
@@ -103,10 +113,9 @@ impl Query {
                 }
             }
         });
-        let query = Arc::clone(self);
         let task = task.abort_handle();
         let (batches, is_over) = (Mutex::new(batches), AtomicBool::new(false));
-        let running = Mine::new(Running { batches, ahead, task, is_over, query });
+        let running = Mine::new(Running { batches, ahead, task, is_over, stop });
         Ok(Reader { schema: started.schema, running, failure: failure.clone() })
     }
 }
@@ -137,7 +146,7 @@ struct Running {
     ahead: Arc<Semaphore>,
     task: AbortHandle,
     is_over: AtomicBool,
-    query: Arc<Query>,
+    stop: StopAtDrop,
 }
 
 impl Drop for Running {
@@ -159,7 +168,7 @@ impl Reader {
 impl Running {
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let batch = receive(py, &self.batches).inspect_err(|_| {
-            self.query.stop.stop();
+            self.stop.0.stop();
             self.task.abort();
         })?;
         match batch {

@@ -3,11 +3,11 @@
 use crate::cells::tuples;
 use crate::errors;
 use crate::process::Mine;
-use crate::query::{Failure, Query, Reader};
+use crate::query::{Failure, Query, Reader, Started};
 use crate::wait::lock;
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::datatypes::{DataType, SchemaRef};
-use ebbtide_query::{StatementStream, output};
+use ebbtide_query::output;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 use pyo3_arrow::PyRecordBatchReader;
@@ -27,7 +27,7 @@ enum Source {
     /// A query, which was started once: the first reader reads that.
     Query {
         query: Arc<Query>,
-        started: Mutex<Option<StatementStream>>,
+        started: Mutex<Option<Started>>,
     },
     Batches(Vec<RecordBatch>),
 }
@@ -56,7 +56,7 @@ impl Rows {
         let query = Arc::new(query);
         let is_read = py.detach(|| query.is_read());
         let started = query.start(py)?;
-        let (schema, message) = (Arc::clone(&started.schema), started.message.clone());
+        let (schema, message) = (Arc::clone(&started.0.schema), started.0.message.clone());
         let failure = Failure::default();
         let source = if is_read {
             Source::Query { query, started: Mutex::new(Some(started)) }
