@@ -78,6 +78,8 @@ impl Rows {
     }
 
     fn reading(&self, py: Python<'_>) -> PyResult<Reading> {
+        // Nobody has asked for that of an earlier reading.
+        self.failure.take();
         match self.source.used(py)? {
             Source::Batches(batches) => Ok(Reading::Batches(batches.clone().into_iter())),
             Source::Query { query, started } => {

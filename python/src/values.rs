@@ -16,6 +16,7 @@ use ebbtide_ttl::{Timestamp, Value};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString,
     PyTuple,
@@ -117,7 +118,7 @@ fn json_at(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
     }
     if let Ok(text) = object.cast::<PyString>() {
         let json = Json::from(text.to_str()?);
-        return if object.cast_exact::<PyString>().is_err() && kind(object) == "Code" {
+        return if object.cast_exact::<PyString>().is_err() && kind(object) == "Code" && object.hasattr("scope")? {
             code(object, json, depth)
         } else {
             Ok(json)
@@ -132,7 +133,7 @@ fn json_at(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
     }
     if object.cast::<PyBytes>().is_ok() || object.cast::<PyByteArray>().is_ok() {
         let mut json = json_of(&Value::Binary(object.extract::<Vec<u8>>()?));
-        if kind(object) == "Binary" {
+        if kind(object) == "Binary" && object.hasattr("subtype")? {
             json["$binary"]["subType"] = format!("{:02x}", object.getattr("subtype")?.extract::<u8>()?).into();
         }
         return Ok(json);
@@ -190,6 +191,10 @@ fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
         let class = object.getattr("dtype")?.getattr("kind").and_then(|class| class.extract::<String>());
         return match class.as_deref() {
             Ok("m") if kind(object) == "timedelta64" => Err(refused()),
+            // An array without dimensions is one value.
+            Ok("M" | "m") if object.getattr("ndim")?.extract::<usize>()? == 0 => {
+                json_at(&object.get_item(PyTuple::empty(object.py()))?, depth)
+            }
             // Of these `tolist` has plain numbers in the place of nanoseconds.
             Ok("M" | "m") => {
                 let items = object.try_iter()?.map(|item| json_at(&item?, depth + 1));
@@ -273,9 +278,13 @@ fn py_of_binary<'py>(py: Python<'py>, subtype: u8, bytes: &[u8]) -> PyResult<Bou
     if subtype == 0 {
         return Ok(plain);
     }
-    match py.import("bson").and_then(|bson| bson.getattr("Binary")) {
-        Ok(class) => class.call1((plain, subtype)),
-        Err(_) => Ok(plain),
+    // Python looks for a package that is not there each time.
+    static CLASS: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let class =
+        CLASS.get_or_init(py, || py.import("bson").and_then(|bson| bson.getattr("Binary")).ok().map(Bound::unbind));
+    match class {
+        Some(class) => class.bind(py).call1((plain, subtype)),
+        None => Ok(plain),
     }
 }
 

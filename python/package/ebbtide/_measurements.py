@@ -62,9 +62,15 @@ class Collection:
         """
         if isinstance(data, Result):
             return self._insert_result(data)
-        data = _arrow_data(data)
+        stopped: list[BaseException] = []
+        data = _arrow_data(data, stopped)
         if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-            return self._native.insert_arrow(self._name, data)
+            try:
+                return self._native.insert_arrow(self._name, data)
+            except Error:
+                if not stopped:
+                    raise
+            raise stopped[0]
         if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
             hint = "put the dict into a list" if isinstance(data, Mapping) else "collect a LazyFrame first"
             raise TypeError(f"insert takes a table, a frame or an iterable of dicts, not {type(data).__name__}: {hint}")
@@ -217,13 +223,16 @@ def _package_of(data: object) -> str:
     return type(data).__module__.partition(".")[0]
 
 
-def _arrow_data(data: Any) -> Any:
-    """Frames and tables in the forms of Arrow that its import in Rust takes; anything else as it is."""
+def _arrow_data(data: Any, stopped: list[BaseException]) -> Any:
+    """Frames and tables in the forms of Arrow that its import in Rust takes; anything else as it is.
+
+    What stops them, such as Ctrl-C, is added to `stopped`: Arrow's stream keeps only its text.
+    """
     if _package_of(data) == "pandas" and hasattr(data, "to_records"):
         data = _pandas_table(data)
     elif _package_of(data) == "polars" and hasattr(data, "to_arrow") and hasattr(data, "schema"):
         data = _polars_frame(data)
-    return _without_offsets(data) if _package_of(data) == "pyarrow" else data
+    return _without_offsets(data, stopped) if _package_of(data) == "pyarrow" else data
 
 
 def _pandas_table(frame: Any) -> Any:
@@ -253,7 +262,7 @@ def _polars_frame(frame: Any) -> Any:
     return frame.to_arrow()
 
 
-def _without_offsets(data: Any) -> Any:
+def _without_offsets(data: Any, stopped: list[BaseException]) -> Any:
     """Data of pyarrow; copied if it has objects within objects, of which Arrow's import in Rust takes no slices."""
     import pyarrow
 
@@ -264,11 +273,17 @@ def _without_offsets(data: Any) -> Any:
         return data
 
     def batches() -> Iterator[Any]:
-        for batch in [data] if isinstance(data, pyarrow.RecordBatch) else pyarrow.RecordBatchReader.from_stream(data):
-            copy = pyarrow.BufferOutputStream()
-            with pyarrow.ipc.new_stream(copy, schema) as stream:
-                stream.write_batch(batch)
-            yield from pyarrow.ipc.open_stream(copy.getvalue())
+        try:
+            for batch in [data] if isinstance(data, pyarrow.RecordBatch) else pyarrow.RecordBatchReader.from_stream(data):
+                copy = pyarrow.BufferOutputStream()
+                with pyarrow.ipc.new_stream(copy, schema) as stream:
+                    stream.write_batch(batch)
+                yield from pyarrow.ipc.open_stream(copy.getvalue())
+        except GeneratorExit:
+            raise
+        except BaseException as why:
+            stopped.append(why)
+            raise
 
     return pyarrow.RecordBatchReader.from_batches(schema, batches())
 
