@@ -71,7 +71,7 @@ fn what_functions_make_within_the_limit_is_what_it_was() {
         ("array_length(array_repeat([n, n], 2))", 16_000),
         ("array_length(array_repeat({'a': [n]}, 2))", 16_000),
         ("array_length(generate_series(lag(n) OVER (ORDER BY n) * 1000000, n * 1000000, 500000))", 3 * 7_999),
-        ("levenshtein(repeat('a', 200), repeat('b', 200) || n % 2)", 201 * 8_000),
+        ("levenshtein(repeat('a', 200), repeat('b', 200) || (n % 2))", 201 * 8_000),
     ] {
         let rows = format!("SELECT sum(x) AS n FROM (SELECT {sum} AS x FROM generate_series(1, 8000) AS t(n)) AS r");
         assert_eq!(world.number(&rows), of, "{sum}");
