@@ -224,7 +224,7 @@ impl Growth {
                         return 0;
                     };
                     let length = stop - start;
-                    if length.signum() != step.signum() {
+                    if length == 0 || length.signum() != step.signum() {
                         return 0;
                     }
                     let elements = (length / step).unsigned_abs();

@@ -34,6 +34,8 @@ fn functions_make_no_more_than_a_limit() {
             );
         }
     }
+    let error = world.error("SELECT range(5, 5, 0)").to_string();
+    assert!(error.to_lowercase().contains("step"), "{error}");
     // Of each row a little, and of all together too much.
     let error =
         world.error("SELECT sum(length(repeat('x', n * 20))) FROM generate_series(1, 8000) AS t(n)").to_string();
@@ -58,6 +60,7 @@ fn what_functions_make_within_the_limit_is_what_it_was() {
         ("range(3)", "[0,1,2]"),
         ("range(5, 1, -2)", "[5,3]"),
         ("range(10000000000, 1)", "[]"),
+        ("range(5, 5, 2)", "[]"),
         ("generate_series(NULL::timestamp, TIMESTAMP '2024-01-01', INTERVAL '1 second')", "null"),
         ("array_length(generate_series(TIMESTAMP '2000-01-01', TIMESTAMP '2020-01-01', INTERVAL '1 day'))", "7306"),
         ("levenshtein('kitten', 'sitting')", "3"),
