@@ -129,6 +129,12 @@ fn copies_and_tables_are_kept_out_of_the_folder_of_their_database_and_of_other_t
     assert!(refused.stderr.contains("is in a folder with a table or a copy"), "{}", refused.stderr);
     assert_eq!(run(&["ship", "--to", &url("copy"), "--once"]).code, 0);
     refuses(&publish("copy/table"), "is in a folder with a table or a copy");
-    // What is there already can be changed.
+    // What is there already can be changed, and a copy in use stays although a table is made around it.
+    assert_eq!(run(&["ship", "--to", &url("around/copy"), "--once"]).code, 0);
+    assert_eq!(run(&["ship", "--to", &url("around/other"), "--once"]).code, 0);
+    std::fs::create_dir(folder.path().join("around/_delta_log")).unwrap();
+    assert_eq!(run(&["ship", "--to", &url("around/copy"), "--once"]).code, 0);
+    let refused = run(&["ship", "--to", &url("around/new"), "--once"]);
+    assert!(refused.stderr.contains("is in a folder with a table or a copy"), "{}", refused.stderr);
     assert_eq!(run(&["sql", &format!("{} EVERY 5 MINUTES", publish("table"))]).code, 0);
 }

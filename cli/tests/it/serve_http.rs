@@ -395,7 +395,7 @@ fn the_statements_of_a_removed_account_end() {
     let mut some = vec![0; 1 << 20];
     client.read_exact(&mut some).unwrap();
     user(&["remove", "ada"]);
-    // It would go on for days.
+    // To the end it would take days.
     while client.read(&mut some).is_ok_and(|read| read > 0) {}
     assert_eq!(http.ask("GET /metrics", "Authorization: Bearer eve:horse\r\n", b"").status, 200);
     http.end();

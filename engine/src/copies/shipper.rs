@@ -428,7 +428,8 @@ impl Shipper {
         Ok(())
     }
 
-    /// Everything that the folder has, of which `before` was read, and what the copy has. It is an error if the folder does not have that too.
+    /// All changes of the folder, `before` being those that were read already, and the state of the copy. It is an error if the folder does not
+    /// contain what the copy has.
     fn read_checked(&mut self, before: Option<Changes>) -> Result<(Changes, Option<(Position, Loaded)>)> {
         let store = self.store.clone();
         let copy = load::load(store.as_ref(), None)?;
@@ -450,7 +451,7 @@ impl Shipper {
         }
         let what = format!(
             "{url} has epoch {}, piece {} of this database, which was not shipped from {}: it is an older copy of the folder. Ship it to \
-             another place, or go on with the newer state: find the folder that has it, or make one with ebbtide promote",
+             another place; or continue with the newer state, in the folder that has it or in one that ebbtide promote makes",
             position.epoch,
             position.number,
             self.dir.display(),
