@@ -2,8 +2,8 @@
 //! `lead` and `row_number`.
 //!
 //! DataFusion asks an accumulator for each row, with values in boxes, and looks for the ends of a frame by comparing such.
-//! This module puts an operator of its own in the place of windows that have only these functions, of whole numbers, doubles and
-//! (for `lag` and `lead`) times. Both ends of a frame only go forward from row to row, so each row is added once and taken off once. What is no
+//! This module puts an operator of its own in the place of windows that have these functions, of whole numbers, doubles and
+//! (for `lag` and `lead`) times; DataFusion computes the others above it. Both ends of a frame only go forward from row to row, so each row is added once and taken off once. What is no
 //! longer in a frame is forgotten: a frame and the batches that wait for their answers are all that is in memory.
 //!
 //! Doubles are summed with what their additions round off, so that a value that leaves a frame leaves nothing behind. In
@@ -33,7 +33,10 @@ impl PhysicalOptimizerRule for FastFrames {
         }
         let fast = plan.transform_up(|node| match FrameExec::of(&node) {
             Some(exec) => Ok(Transformed::yes(Arc::new(exec) as Arc<dyn ExecutionPlan>)),
-            None => Ok(Transformed::no(node)),
+            None => Ok(match exec::apart(&node)? {
+                Some(apart) => Transformed::yes(apart),
+                None => Transformed::no(node),
+            }),
         });
         fast.map(|plan| plan.data)
     }

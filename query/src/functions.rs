@@ -31,13 +31,14 @@ mod table;
 mod totals;
 mod value_key;
 pub(crate) mod widened;
+mod window_keys;
 mod zeros;
 
 use crate::balance::balance_filters;
 use crate::distinct_subqueries::DistinctSubqueries;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::timestamp_coercion::BeneathCasts;
-use crate::zeros_in_lists;
+use crate::{lossy_filters, zeros_in_lists};
 use chrono::{DateTime, Utc};
 use datafusion::catalog::{Session, TableFunctionImpl};
 use datafusion::common::config::ConfigOptions;
@@ -70,6 +71,7 @@ pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use names::readable;
 pub(crate) use rollup::computes_at_once;
 pub(crate) use totals::beyond as whole_sum_beyond;
+pub(crate) use value_key::EdgesByKeys;
 
 /// Names of the table functions.
 pub const TABLE_FUNCTIONS: [&str; 5] = ["archived", "expired", "latest", "latest_archived", "rollup"];
@@ -93,6 +95,7 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.insert(0, Arc::new(BeneathCasts));
     rules.push(Arc::new(DistinctSubqueries));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
+    rules.push(Arc::new(EdgesByKeys));
     let rules = rules.into_iter().map(|rule| Arc::new(WhenRun(rule)) as Arc<_>).collect();
     let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots), Arc::new(calls::Calls)];
     builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(relations)
@@ -173,9 +176,11 @@ fn register_table(
 /// Registers the functions that only rewritten plans call, for those who get such plans from elsewhere.
 #[cfg(feature = "workers")]
 pub(crate) fn register_internal(context: &SessionContext) {
-    for function in
-        arithmetic::functions().chain(floats::functions()).chain([widened::function(), value_key::VALUE_KEY.clone()])
-    {
+    for function in arithmetic::functions().chain(floats::functions()).chain([
+        widened::function(),
+        value_key::VALUE_KEY.clone(),
+        value_key::KEY_VALUE.clone(),
+    ]) {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }
@@ -191,7 +196,8 @@ pub(crate) fn may_be_rewritten(expr: &Expr) -> Result<bool> {
 }
 
 /// Inserts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been
-/// analyzed, lets its sorts take -0.0 and 0.0 for one value, and gives NULLs that are counted a type.
+/// analyzed, lets its sorts take -0.0 and 0.0 for one value, gives NULLs that are counted a type, and computes comparisons that
+/// are keys of windows below them.
 ///
 /// # Errors
 /// What is wrong with a call, in words for the user.
@@ -204,7 +210,7 @@ pub(crate) fn rewrite(
         true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })?,
         false => plan,
     };
-    zeros::rewrite(nulls::rewrite(plan)?)
+    zeros::rewrite(window_keys::rewrite(nulls::rewrite(plan)?)?)
 }
 
 /// Whether a plan calls a function that stands for gap filling or an ASOF join.
@@ -250,7 +256,7 @@ impl QueryPlanner for Planner {
         Self: 'async_trait,
     {
         async move {
-            let plan = zeros_in_lists::in_plan(plan)?;
+            let plan = lossy_filters::in_plan(zeros_in_lists::in_plan(plan)?)?;
             balance_filters(self.0.create_physical_plan(&plan, session).await?)
         }
         .boxed()

@@ -43,6 +43,7 @@ mod groups;
 mod join_filter;
 mod joined_metas;
 mod leaf;
+mod lossy_filters;
 mod named_columns;
 mod options;
 pub mod output;

@@ -11,7 +11,7 @@ mod subqueries;
 use crate::catalog;
 use crate::context::StatementContext;
 use crate::engine_aggregate::{AnswerAggregates, aggregated_scan};
-use crate::functions::{Planner, computes_at_once, may_be_rewritten, register_rewrites};
+use crate::functions::{EdgesByKeys, Planner, computes_at_once, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
 use datafusion::common::Result;
@@ -60,7 +60,7 @@ pub(crate) struct Planning {
     plain: SessionState,
     /// The analyzer for plain plans without arithmetic.
     analyzer: Analyzer,
-    /// The rules for plain plans that do not depend on what is stored, and the one that does.
+    /// The rules for plain plans that do not depend on what is stored; and those for the plans that these give.
     ahead: Optimizer,
     answers: Optimizer,
 }
@@ -73,9 +73,10 @@ impl Planning {
             *rule = Arc::new(EliminateRepeated(Arc::clone(rule)));
         }
         let ahead = Optimizer::with_rules(rules.clone());
-        let answer: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(AnswerAggregates { in_order: true });
-        rules.push(Arc::clone(&answer));
-        let answers = Optimizer::with_rules(vec![answer]);
+        let answers: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
+            [Arc::new(AnswerAggregates { in_order: true }), Arc::new(EdgesByKeys)];
+        rules.extend(answers.iter().cloned());
+        let answers = Optimizer::with_rules(answers.to_vec());
         let mut plain = SessionStateBuilder::new()
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner::new()))
@@ -131,6 +132,17 @@ impl Planning {
         let plain = self.plain_state(context, config);
         let analyzer = if computes { plain.analyzer() } else { &self.analyzer };
         self.optimize(plan, analyzer, &self.ahead, &plain).map(Some)
+    }
+
+    /// A plan whose columns have their final types.
+    pub(crate) fn analyzed(
+        &self,
+        plan: LogicalPlan,
+        context: &StatementContext,
+        config: &SessionConfig,
+    ) -> Result<LogicalPlan> {
+        let plain = self.plain_state(context, config);
+        plain.analyzer().execute_and_check(plan, plain.config_options(), |_, _| {})
     }
 
     /// The physical plan for an [`optimized`](Self::optimized) one; `None` if it reads more than `at_most`.

@@ -9,6 +9,7 @@ mod readers;
 mod refused;
 mod rewrite;
 mod settings;
+mod using;
 pub(crate) mod visit;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};

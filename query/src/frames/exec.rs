@@ -9,9 +9,12 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
@@ -43,11 +46,7 @@ struct Plan {
 impl FrameExec {
     /// In the place of a window of DataFusion; `None` if it does something else.
     pub(super) fn of(node: &Arc<dyn ExecutionPlan>) -> Option<FrameExec> {
-        let windows = match (node.downcast_ref::<BoundedWindowAggExec>(), node.downcast_ref::<WindowAggExec>()) {
-            (Some(window), _) if window.input_order_mode == InputOrderMode::Sorted => window.window_expr(),
-            (None, Some(window)) => window.window_expr(),
-            _ => return None,
-        };
+        let windows = windows(node)?;
         let input = Arc::clone(node.children().first()?);
         let first = windows.first()?;
         let specs = windows.iter().map(|window| Spec::of(window, &input.schema())).collect::<Option<Vec<Spec>>>()?;
@@ -65,6 +64,49 @@ impl FrameExec {
         };
         Some(FrameExec { original: Arc::clone(node), plan: Arc::new(plan), metrics: ExecutionPlanMetricsSet::new() })
     }
+}
+
+/// The functions of a window whose rows come sorted.
+fn windows(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
+    match (node.downcast_ref::<BoundedWindowAggExec>(), node.downcast_ref::<WindowAggExec>()) {
+        (Some(window), _) if window.input_order_mode == InputOrderMode::Sorted => Some(window.window_expr()),
+        (None, Some(window)) => Some(window.window_expr()),
+        _ => None,
+    }
+}
+
+/// A window of which [`FrameExec`] computes some functions and DataFusion the others, as one with the first below one with the
+/// others; `None` if it computes all or none.
+pub(super) fn apart(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let (Some(windows), Some(input)) = (windows(node), node.children().first().copied()) else { return Ok(None) };
+    let schema = input.schema();
+    let is_frame = |window: &&Arc<dyn WindowExpr>| Spec::of(window, &schema).is_some();
+    let (frames, others): (Vec<_>, Vec<_>) = windows.iter().partition(is_frame);
+    if frames.is_empty() || others.is_empty() {
+        return Ok(None);
+    }
+    let over = |windows: &[&Arc<dyn WindowExpr>], input: Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
+        let windows = windows.iter().copied().map(Arc::clone).collect();
+        Ok(match node.downcast_ref::<BoundedWindowAggExec>() {
+            Some(_) => Arc::new(BoundedWindowAggExec::try_new(windows, input, InputOrderMode::Sorted, true)?),
+            None => Arc::new(WindowAggExec::try_new(windows, input, true)?),
+        })
+    };
+    let Some(frame) = FrameExec::of(&over(&frames, Arc::clone(input))?) else { return Ok(None) };
+    let computed = over(&others, Arc::new(frame))?;
+    let (mut next_frame, mut next_other) = (schema.fields().len(), schema.fields().len() + frames.len());
+    let of_windows = windows.iter().map(|window| {
+        let next = if is_frame(&window) { &mut next_frame } else { &mut next_other };
+        *next += 1;
+        *next - 1
+    });
+    let columns: Vec<usize> = (0..schema.fields().len()).chain(of_windows).collect();
+    let columns = columns.into_iter().map(|at| {
+        let name = computed.schema().field(at).name().clone();
+        (Arc::new(Column::new(&name, at)) as Arc<dyn PhysicalExpr>, name)
+    });
+    let columns = columns.collect::<Vec<_>>();
+    Ok(Some(Arc::new(ProjectionExec::try_new(columns, computed)?)))
 }
 
 impl DisplayAs for FrameExec {

@@ -2,7 +2,7 @@
 //!
 //! A subquery that uses columns of the outer query becomes a join. That loses the row that an aggregate without GROUP BY has for no
 //! rows (issues 24960 and 25519), the offsets and limits for each outer row (issue 25283), and what `NOT IN` makes of nulls
-//! (issue 25347).
+//! (issue 25347); the latter also where the left side is a constant.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, not_impl_err};
@@ -43,6 +43,13 @@ fn check_exists(subquery: &Subquery) -> Result<()> {
 
 fn check_in(within: &InSubquery) -> Result<()> {
     let plan = within.subquery.subquery.as_ref();
+    if within.negated && within.expr.column_refs().is_empty() && plan.schema().fields().iter().any(|f| f.is_nullable())
+    {
+        return not_impl_err!(
+            "NOT IN with a constant on the left and a subquery that may return NULL; count instead: \
+             (SELECT count(*) FROM ... WHERE y = 1) = 0"
+        );
+    }
     if within.subquery.outer_ref_columns.is_empty() {
         return Ok(());
     }

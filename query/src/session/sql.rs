@@ -14,7 +14,7 @@ use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::Statement;
 use crate::timestamp_coercion::{freeze_now, rewrite_plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
@@ -197,7 +197,11 @@ impl Session {
         let config = context.config();
         let query = analyzed(query, context, &config, headings)?;
         let columns = Arc::clone(query.schema().inner());
-        Ok(self.planning.optimized(query, context, &config)?.map(|plan| (plan, columns)))
+        let plan = self.planning.optimized(query, context, &config)?;
+        Ok(plan.map(|plan| {
+            let columns = typed_as(columns, plan.schema().as_arrow());
+            (plan, columns)
+        }))
     }
 
     /// The columns of the rows of a plan that has not been analyzed.
@@ -207,8 +211,14 @@ impl Session {
         context: &Arc<StatementContext>,
         headings: &[Heading],
     ) -> Result<SchemaRef, Failure> {
-        let plan = analyzed(plan, context, &context.config(), headings)?;
-        Ok(Arc::clone(plan.schema().inner()))
+        let config = context.config();
+        let plan = analyzed(plan, context, &config, headings)?;
+        let columns = Arc::clone(plan.schema().inner());
+        // Parameters without a type keep a plan from being analyzed.
+        Ok(match self.planning.analyzed(plan, context, &config) {
+            Ok(plan) => typed_as(columns, plan.schema().as_arrow()),
+            Err(_) => columns,
+        })
     }
 
     /// What a plan would do.
@@ -248,12 +258,23 @@ impl Session {
         let schema = Arc::clone(plan.schema().inner());
         let is_analyze = matches!(plan, LogicalPlan::Analyze(_));
         let (physical, task) = self.planning.plan(plan, context, config, state).await?;
+        let schema = typed_as(schema, &physical.schema());
         let mut stream = execute_stream(physical, task)?;
         if is_analyze {
             stream = with_hidden(stream, Arc::clone(context));
         }
         Ok(StatementStream { schema, stream: Some(stream), message: None })
     }
+}
+
+/// The columns of a plan with the types that analysis gave them: branches of CASE and inputs of UNION get a common one.
+fn typed_as(columns: SchemaRef, analyzed: &Schema) -> SchemaRef {
+    let types = || columns.fields().iter().zip(analyzed.fields());
+    if columns.fields().len() != analyzed.fields().len() || types().all(|(a, b)| a.data_type() == b.data_type()) {
+        return columns;
+    }
+    let fields = types().map(|(field, of)| field.as_ref().clone().with_data_type(of.data_type().clone()));
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), columns.metadata().clone()))
 }
 
 /// A plan with our own functions and times resolved, and columns that can be shown.

@@ -6,6 +6,7 @@
 //! where DataFusion would show its own form of it.
 
 use super::rewrite::call;
+use super::using;
 use super::visit::{Flow, each_expr, visit_mut};
 use crate::error::QueryError;
 use crate::functions::apart::APART;
@@ -196,6 +197,7 @@ fn name_all(query: &mut Query) {
     loop {
         body = match body {
             SetExpr::Select(select) => {
+                name_members(select);
                 for item in &mut select.projection {
                     if let SelectItem::UnnamedExpr(expr) = item
                         && !is_column(expr)
@@ -213,17 +215,51 @@ fn name_all(query: &mut Query) {
     }
 }
 
+/// Names the members of objects, such as `sensor.region`, after their last part, unless another column has this name.
+fn name_members(select: &mut Select) {
+    let tables: Vec<Ident> = select
+        .from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
+        .filter_map(|table| using::name_of(table)?.0.last()?.as_ident().cloned())
+        .collect();
+    let name = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) | SelectItem::ExprWithAlias { alias: name, .. } => {
+            Some(name.clone())
+        }
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().cloned(),
+        _ => None,
+    };
+    if select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)))
+    {
+        return;
+    }
+    let names: Vec<Option<Ident>> = select.projection.iter().map(name).collect();
+    for (item, name) in select.projection.iter_mut().zip(&names) {
+        let SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) = &*item else { continue };
+        let of_table = tables.iter().any(|table| parts.first().is_some_and(|first| first.value == table.value));
+        let is_single = names.iter().filter(|other| *other == name).count() == 1;
+        if parts.len() > usize::from(of_table) + 1
+            && is_single
+            && let Some(name) = name
+        {
+            give(item, name.value.clone());
+        }
+    }
+}
+
 /// Names the casts of columns that the query is sorted by: to sort, DataFusion adds the column itself to the list.
 fn name_sorted_casts(query: &mut Query) {
     let Some(order) = &query.order_by else { return };
     let OrderByKind::Expressions(order) = &order.kind else { return };
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    if !select.projection.iter().any(|item| matches!(item, SelectItem::UnnamedExpr(Expr::Cast { .. }))) {
+    if !select.projection.iter().any(|item| matches!(item, SelectItem::UnnamedExpr(expr) if is_cast(expr))) {
         return;
     }
     let sorted: HashSet<String> = order.iter().map(|by| by.expr.to_string()).collect();
     for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(expr @ Expr::Cast { .. }) = &*item
+        if let SelectItem::UnnamedExpr(expr) = &*item
+            && is_cast(expr)
             && is_column(expr)
         {
             let text = expr.to_string();
@@ -234,10 +270,15 @@ fn name_sorted_casts(query: &mut Query) {
     }
 }
 
+/// Whether an expression becomes a cast in a plan.
+fn is_cast(expr: &Expr) -> bool {
+    matches!(expr, Expr::Cast { .. } | Expr::AtTimeZone { .. })
+}
+
 fn is_column(expr: &Expr) -> bool {
     match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => is_column(expr),
+        Expr::Cast { expr, .. } | Expr::AtTimeZone { timestamp: expr, .. } | Expr::Nested(expr) => is_column(expr),
         _ => false,
     }
 }
@@ -329,13 +370,13 @@ impl VisitorMut for Apart {
     type Break = Box<QueryError>;
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        let is_alike = matches!(expr, Expr::Function(_) | Expr::Cast { .. }) && self.alike.contains(&bare(expr));
+        let is_alike = (matches!(expr, Expr::Function(_)) || is_cast(expr)) && self.alike.contains(&bare(expr));
         self.within.push(is_alike);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if matches!(expr, Expr::Cast { .. }) && self.within.contains(&true) {
+        if is_cast(expr) && self.within.contains(&true) {
             let name = Expr::Value(Value::SingleQuotedString(expr.to_string()).into());
             let cast = std::mem::replace(expr, Expr::Value(Value::Null.into()));
             *expr = call(APART, vec![cast, name]);
@@ -348,7 +389,7 @@ impl VisitorMut for Apart {
 /// Whether there is a cast, or an expression in parentheses, at any depth.
 fn has_casts(within: &impl Visit) -> bool {
     let mut found = false;
-    each_expr(within, &mut |expr| found |= matches!(expr, Expr::Cast { .. } | Expr::Nested(_)));
+    each_expr(within, &mut |expr| found |= is_cast(expr) || matches!(expr, Expr::Nested(_)));
     found
 }
 
@@ -369,7 +410,7 @@ impl VisitorMut for WithoutCasts {
     type Break = Box<QueryError>;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
+        if let Expr::Cast { expr: inner, .. } | Expr::AtTimeZone { timestamp: inner, .. } | Expr::Nested(inner) = expr {
             let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
             *expr = inner;
         }

@@ -1,20 +1,21 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
 use super::dialect::EbbtideDialect;
+use super::using;
 use super::visit::{Flow, each_expr_mut};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
-    UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    SetExpr, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
 /// Calls, their number of arguments, and what they stand for. `$1` and so on are the arguments; FILTER and OVER of a
 /// call are moved to the call that the text begins with.
-const CALLS: [(&str, usize, &str); 32] = [
+const CALLS: [(&str, usize, &str); 37] = [
     ("year", 1, "date_part('year', $1)"),
     ("quarter", 1, "date_part('quarter', $1)"),
     ("month", 1, "date_part('month', $1)"),
@@ -32,6 +33,10 @@ const CALLS: [(&str, usize, &str); 32] = [
     ("microsecond", 1, "date_part('microsecond', $1)"),
     ("epoch", 1, "date_part('epoch', $1)"),
     ("date", 1, "CAST($1 AS DATE)"),
+    ("dayname", 1, "to_char($1, '%A')"),
+    ("monthname", 1, "to_char($1, '%B')"),
+    ("last_day", 1, "CAST(date_trunc('month', $1) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)"),
+    ("epoch_ms", 1, "CAST(round(date_part('epoch', $1) * 1000) AS BIGINT)"),
     ("strftime", 2, "to_char($1, $2)"),
     ("max_by", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
     ("arg_max", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
@@ -39,6 +44,7 @@ const CALLS: [(&str, usize, &str); 32] = [
     ("min_by", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
     ("arg_min", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
     ("argmin", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("count_if", 1, "count(*) FILTER (WHERE $1)"),
     ("percentile", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
     ("quantile", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
     ("percentile_cont", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
@@ -66,6 +72,7 @@ impl VisitorMut for Rewrite {
     type Break = Box<QueryError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        using::in_query(query);
         if let Some(fetch) = query.fetch.take() {
             let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
             let quantity = Some(fetch.quantity.clone().unwrap_or_else(one));
@@ -84,6 +91,7 @@ impl VisitorMut for Rewrite {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
+        using::in_select(select);
         ControlFlow::Continue(())
     }
 
@@ -122,13 +130,33 @@ impl VisitorMut for Rewrite {
                 }
             }
             Expr::Function(call) => {
+                if call.name.to_string().eq_ignore_ascii_case("list") {
+                    call.name = ObjectName::from(Ident::new("array_agg"));
+                }
                 if let Some(expanded) = expand(call) {
                     *expr = expanded;
+                }
+            }
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                if let Expr::Subquery(query) = right.as_mut() {
+                    name_compared(query);
                 }
             }
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Gives the column of a subquery after ANY or ALL a name that the outer query has not. DataFusion would take the outer query's column of
+/// the same table and name for it.
+fn name_compared(query: &mut Query) {
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let [item @ SelectItem::UnnamedExpr(_)] = select.projection.as_mut_slice()
+        && let SelectItem::UnnamedExpr(expr) = item
+    {
+        let expr = std::mem::replace(expr, null());
+        *item = SelectItem::ExprWithAlias { expr, alias: Ident::new("__compared") };
     }
 }
 
@@ -204,7 +232,7 @@ fn expand(call: &Function) -> Option<Expr> {
 }
 
 /// Parses an expression and substitutes `args` for `$1` and so on.
-fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
+pub(super) fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
     let mut expr = Parser::new(&EbbtideDialect).try_with_sql(text).ok()?.parse_expr().ok()?;
     each_expr_mut(&mut expr, &mut |expr| {
         if let Expr::Value(value) = expr

@@ -242,3 +242,29 @@ fn prepared_aggregates_are_answered_when_they_run() {
     w.rows("SET ebbtide.fast_paths = false");
     assert_eq!(w.text("EXECUTE means"), w.text(sql));
 }
+
+#[test]
+fn the_last_objects_of_many_groups_are_chosen_by_their_bytes() {
+    let w = World::at("2024-01-10T00:00:00Z");
+    w.text("CREATE COLLECTION o WITH (timeField = 't', metaField = 's')");
+    w.text(
+        "INSERT INTO o (t, s, v) SELECT t, n % 3000, {'text': 'a text of more than twelve bytes ' || n, 'list': [n, NULL], 'd': -0.0} \
+         FROM (SELECT value AS t, date_part('epoch', value)::bigint AS n FROM generate_series( \
+         TIMESTAMP '2024-01-01T00:00:01', TIMESTAMP '2024-01-01T02:30:00', INTERVAL '1 second')) AS g",
+    );
+    let rows = |sql: &str| w.rows(sql).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let last = rows("SELECT v FROM o WHERE t > '2024-01-01T01:40:00Z' ORDER BY t");
+    assert_eq!(last.len(), 3000);
+    for sql in [
+        "SELECT v FROM (SELECT s, max(t) AS t, last(v, t) AS v FROM o GROUP BY s) AS q ORDER BY t",
+        "SELECT v FROM (SELECT DISTINCT ON (s) t, v FROM o ORDER BY s, t DESC) AS q ORDER BY t",
+        "SELECT v FROM (SELECT s, max(t) AS t, max_by(v, t) AS v FROM o GROUP BY s) AS q ORDER BY t",
+    ] {
+        assert_eq!(rows(sql), last, "{sql}");
+        let plan = rows(&format!("EXPLAIN PLAN {sql}")).join("\n");
+        assert!(plan.contains("value_key"), "{plan}");
+    }
+    let (null, first) = ("SELECT last(v, t) FILTER (WHERE s < 0) AS v FROM o", "SELECT first(v, t) AS v FROM o");
+    assert_eq!(rows(null), [r#"{"v":null}"#]);
+    assert_eq!(rows(first), rows("SELECT v FROM o ORDER BY t LIMIT 1"));
+}

@@ -4,6 +4,7 @@
 //! table), ```csv or ```error is the output of the last statement. A block marked ```clock sets the clock. With EBBTIDE_BLESS=1
 //! the files are rewritten.
 
+use datafusion::arrow::datatypes::Schema;
 use ebbtide::Database;
 use ebbtide_query::output::{TableStyle, render, text};
 use ebbtide_query::{Session, SessionSettings, StatementResult, statement};
@@ -41,6 +42,10 @@ fn outcome(runtime: &tokio::runtime::Runtime, session: &Session, sql: &str, form
     let mut shown = String::new();
     for statement in &statements {
         let result = runtime.block_on(session.run(statement, sql)).map_err(|e| e.to_string())?;
+        for batch in &result.batches {
+            let types = |schema: &Schema| schema.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<_>>();
+            assert_eq!(types(&result.schema), types(&batch.schema()), "{sql}");
+        }
         shown = match (result.schema.fields().is_empty(), form) {
             (true, _) => String::new(),
             (false, "csv") => csv(&result),
@@ -197,6 +202,11 @@ fn numbers_that_do_not_fit_or_are_none_give_what_is_written_down() {
 #[test]
 fn what_is_refused_and_what_is_understood_is_written_down() {
     check(&file("tests/cases/refused.md"));
+}
+
+#[test]
+fn rows_below_filters_and_windows_by_functions_are_in_the_written_order() {
+    check(&file("tests/cases/orders.md"));
 }
 
 #[test]

@@ -233,3 +233,28 @@ fn windows_that_are_not_known_are_left_to_datafusion() {
     let sum = world.error("SELECT sum(9223372036854775807 + 0 * i) OVER (ORDER BY id ROWS 1 PRECEDING) FROM w");
     assert!(sum.message().contains("sum: overflow"), "{sum}");
 }
+
+#[test]
+fn frames_beside_functions_that_are_left_to_datafusion_are_computed_apart() {
+    let w = World::at("2024-06-01T00:00:00Z");
+    w.text("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')");
+    w.text(
+        "INSERT INTO w (t, s, x) SELECT t, n % 2, CASE WHEN n < 6 THEN n * 1e6 ELSE 8.9 END FROM ( \
+         SELECT value AS t, date_part('second', value)::bigint AS n FROM generate_series( \
+         TIMESTAMP '2024-01-01T00:00:01', TIMESTAMP '2024-01-01T00:00:20', INTERVAL '1 second')) AS g",
+    );
+    let frame = "OVER (PARTITION BY s ORDER BY t ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)";
+    let sql = format!(
+        "SELECT t, first_value(x) {frame} AS f, stddev(x) {frame} AS d, nth_value(x, 2) {frame} AS n, sum(x) {frame} AS s \
+         FROM w ORDER BY s, t"
+    );
+    let plan = w.text(&format!("EXPLAIN PLAN {sql}"));
+    assert!(plan.contains("FrameExec: stddev") && plan.contains("WindowAggExec: wdw=[first_value"), "{plan}");
+    let rows = w.rows(&sql);
+    let last = &rows[rows.len() - 1];
+    let values: Vec<_> = ["f", "d", "n", "s"].iter().map(|name| last[*name].as_f64().unwrap()).collect();
+    assert_eq!(values[..3], [8.9, 0.0, 8.9]);
+    assert!((values[3] - 44.5).abs() < 1e-9, "{values:?}");
+    let first = &rows[0];
+    assert_eq!((first["n"].is_null(), first["d"].is_null(), first["s"].as_f64()), (true, true, Some(2e6)));
+}

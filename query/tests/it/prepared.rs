@@ -200,6 +200,8 @@ fn the_columns_with_values_are_those_of_the_rows() {
         ("SELECT $1 AS label", vec![ScalarValue::Null]),
         ("SELECT v + $1 AS v, coalesce(v, $1) AS c FROM w", vec![float()]),
         ("SELECT $1::int + 1 AS n", vec![ScalarValue::from(1_i64)]),
+        ("SELECT CASE WHEN s = $1 THEN 0 ELSE v END AS c FROM w WHERE v > $2", vec!["b".into(), float()]),
+        ("SELECT 1 AS x WHERE 'a' < $1 UNION ALL SELECT v FROM w", vec!["b".into()]),
         ("SELECT s, v FROM w WHERE s = $1 AND v > $2", vec!["b".into(), float()]),
     ] {
         let statement = ebbtide_query::statement::parse(text).unwrap().remove(0);

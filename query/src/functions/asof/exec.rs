@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
 };
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, prep_null_mask_filter, take};
+use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, take};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, Schema, SchemaRef};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -231,8 +231,8 @@ impl RightSide {
         ));
         if let Some(rest) = &sides.rest {
             let held = rest.evaluate(&batch(joined(&partners)?, &loose)?)?.into_array(left.num_rows())?;
-            let held = prep_null_mask_filter(held.as_boolean());
-            partners = partners.iter().zip(held.iter()).map(|(p, h)| p.filter(|_| h == Some(true))).collect();
+            partners =
+                partners.iter().zip(held.as_boolean().iter()).map(|(p, h)| p.filter(|_| h == Some(true))).collect();
         }
         if sides.outer {
             return Ok(batch(joined(&partners)?, schema)?);
