@@ -140,6 +140,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return 1;
         }
     };
+    #[cfg(unix)]
+    outlive_file_limits(&runtime);
     let outcome = refuse_a_database(&cli).and_then(|()| execute(&cli, &runtime));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     match outcome {
@@ -152,6 +154,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             if failure.usage { 2 } else { 1 }
         }
     }
+}
+
+/// Has a write beyond the limit of `ulimit -f` fail with an error: unhandled, the signal SIGXFSZ ends the process.
+#[cfg(unix)]
+fn outlive_file_limits(runtime: &tokio::runtime::Runtime) {
+    use tokio::signal::unix::{SignalKind, signal};
+    /// Its number on Linux (but for MIPS), macOS and the BSDs.
+    const SIGXFSZ: i32 = 25;
+    let _context = runtime.enter();
+    // If it cannot be handled, it ends the process as before.
+    let _ = signal(SignalKind::from_raw(SIGXFSZ));
 }
 
 /// Whether an error is about the value of --db, which the environment gives as an empty text.

@@ -9,9 +9,11 @@ use crate::sweep::SweepReport;
 use crate::sweep::options::SweepOptions;
 use ebbtide_ttl::Code;
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::Interval;
 
 /// How often the background checks for work, and so the time after which a changed parameter takes effect. Open buckets that
 /// have reached half of their memory are sealed at once, so that writers need not wait.
@@ -35,7 +37,7 @@ impl Database {
     /// Without it nothing runs by itself: inserts still seal when memory is full, and everything else can be called explicitly.
     ///
     /// # Errors
-    /// [`Code::IllegalOperation`] outside of a tokio runtime, for a database that is open for reading only, and under a
+    /// [`Code::IllegalOperation`] outside of a tokio runtime and in one without timers, for a database that is open for reading only, and under a
     /// virtual clock, where time passes only explicitly.
     pub fn start_background(&self) -> Result<Background> {
         self.engine.check_writable()?;
@@ -45,18 +47,27 @@ impl Database {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
             Error::new(Code::IllegalOperation, "start_background must be called inside a tokio runtime")
         })?;
-        let mut tasks = vec![runtime.spawn(run(Arc::downgrade(&self.engine)))];
+        let mut tasks = vec![runtime.spawn(run(Arc::downgrade(&self.engine), ticks(TICK)?))];
         if let Durability::Interval(interval) = self.engine.settings.durability {
-            tasks.push(runtime.spawn(sync_every(Arc::downgrade(&self.engine), interval)));
+            let twice = ticks((interval / 2).max(Duration::from_millis(1)))?;
+            tasks.push(runtime.spawn(sync_every(Arc::downgrade(&self.engine), twice)));
         }
         Ok(Background { tasks })
     }
 }
 
-/// Syncs the log twice in each interval, independently of other work, so that an insert is durable before the interval is over.
-async fn sync_every(engine: Weak<Engine>, interval: Duration) {
-    let mut ticks = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
+/// A timer of the runtime, which panics if the runtime was built without them.
+fn ticks(period: Duration) -> Result<Interval> {
+    let mut ticks = catch_unwind(|| tokio::time::interval(period)).map_err(|_| {
+        let what = "start_background needs a tokio runtime with timers: build it with enable_time or enable_all";
+        Error::new(Code::IllegalOperation, what)
+    })?;
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    Ok(ticks)
+}
+
+/// Syncs the log twice in each interval, independently of other work, so that an insert is durable before the interval is over.
+async fn sync_every(engine: Weak<Engine>, mut ticks: Interval) {
     loop {
         ticks.tick().await;
         let Some(engine) = engine.upgrade().filter(|engine| engine.poisoned().is_none()) else { return };
@@ -81,11 +92,9 @@ struct Schedule {
     publishing: BTreeMap<u64, JoinHandle<()>>,
 }
 
-async fn run(engine: Weak<Engine>) {
+async fn run(engine: Weak<Engine>, mut ticks: Interval) {
     let Some(now) = engine.upgrade().map(|engine| engine.clock.monotonic()) else { return };
     let mut schedule = Schedule::new(now);
-    let mut ticks = tokio::time::interval(TICK);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let Some(half_full) = engine.upgrade().map(|engine| engine.half_full.clone()) else { return };
         tokio::select! {
@@ -144,6 +153,9 @@ impl Schedule {
             return;
         }
         engine.check_primary();
+        if engine.check_folder().is_err() {
+            return;
+        }
         self.publish(engine);
         let now = engine.clock.monotonic();
         if engine.state.read().memtable_bytes() == 0 {

@@ -47,7 +47,8 @@ use ebbtide_ttl::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open database. Clones share it; it is closed by [`Database::close`], or when the last clone is dropped.
+/// An open database. Clones share it, as do its [`Collection`]s and [`Documents`]; it is closed by [`Database::close`], or when the last
+/// of all these is dropped. Snapshots do not keep it open.
 ///
 /// ```
 /// use ebbtide::{CollectionOptions, Database};
@@ -125,7 +126,8 @@ impl Database {
         self.engine.read_only
     }
 
-    /// Creates a collection. If it exists with the same effective options, nothing changes.
+    /// Creates a collection. If it exists with the same effective options, nothing changes; a hand-off that [`Database::on_expiry`] has
+    /// turned on is no difference.
     ///
     /// # Durability
     /// When this returns, the collection survives a power cut.
@@ -152,14 +154,19 @@ impl Database {
             (state.collections.get(name).cloned(), state.next_collection)
         };
         if let Some(existing) = existing {
-            let ladder = existing.ladder.as_ref().map(|ladder| ladder.definition());
-            let same = existing.rules.collection() == rules.collection()
-                && ladder == options.ladder
-                && CollectionOptions { expire_after_seconds: None, ladder: None, ..options } == *existing.options;
-            if same {
+            let present = CollectionOptions {
+                expire_after_seconds: existing.rules.collection(),
+                ladder: existing.ladder.as_ref().map(|ladder| ladder.definition()),
+                ..(*existing.options).clone()
+            };
+            let others = options.others_than(&present);
+            if others.is_empty() {
                 return Ok(self.handle(name));
             }
-            let what = format!("collection '{name}' exists with other options: drop it, or change it with collMod");
+            let others = others.join(", ");
+            let what = format!(
+                "collection '{name}' exists with other options ({others}): change it with collMod, or choose another name"
+            );
             return Err(Error::new(Code::NamespaceExists, what));
         }
         let schema = Schema {
@@ -339,7 +346,9 @@ impl Database {
     /// Creates partial rules: all of them or none. Rules that exist in the same form are left unchanged.
     ///
     /// # Errors
-    /// [`Code::NamespaceNotFound`], [`Code::InvalidOptions`], [`Code::IndexOptionsConflict`],
+    /// [`Code::NamespaceNotFound`]; [`Code::InvalidOptions`] for a collection without a meta field, an empty filter and one that
+    /// mentions another field; [`Code::CannotCreateIndex`] for an operator that partial filters do not have and a number of seconds
+    /// that is out of range; [`Code::BadValue`] for a wrong operand; [`Code::IndexOptionsConflict`],
     /// [`Code::IndexKeySpecsConflict`].
     pub fn create_rules(&self, name: &str, specs: Vec<RuleSpec>) -> Result<Created> {
         for spec in &specs {
@@ -353,6 +362,9 @@ impl Database {
         if record.options.meta_field.is_none() {
             let what = format!("collection '{name}' has no metaField, so it can have no partial TTL index");
             return Err(Error::new(Code::InvalidOptions, what));
+        }
+        for spec in &specs {
+            spec.check_filter(record.options.meta_field.as_deref())?;
         }
         let before = record.rules.clone();
         let archives = {
@@ -588,6 +600,7 @@ impl Database {
     /// # Errors
     /// Errors of sealing; the database is closed all the same, and the log keeps what could not be sealed.
     pub fn close(self) -> Result<()> {
+        self.engine.check_process()?;
         // Held to the end, so that nothing is written in the background once another process may open the folder.
         let maintenance = self.engine.maintenance.lock();
         let writable = self.engine.check_writable().is_ok();

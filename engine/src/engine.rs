@@ -8,7 +8,7 @@ use crate::copies::{CopiesStatus, CopyHold, Writer};
 use crate::error::{Error, Result};
 use crate::failing::Failing;
 use crate::files::FileName;
-use crate::fs::{FileLock, Fs};
+use crate::fs::{FileLock, Fs, LockedFile};
 use crate::insert::queue::InsertQueue;
 use crate::maintenance::Maintenance;
 use crate::manifest::{ManifestWriter, Op};
@@ -65,6 +65,10 @@ pub(crate) struct Engine {
     /// When a write failed last for lack of space, and how, if none succeeded since.
     no_space: Mutex<Option<(Duration, Error)>>,
     lock: Mutex<Option<Box<dyn FileLock>>>,
+    /// What is locked, where its path can be compared with it.
+    locked: Option<LockedFile>,
+    /// The process that opened the database.
+    process: u32,
 }
 
 /// What opening a database produces.
@@ -117,7 +121,9 @@ impl Engine {
             failing: Failing::default(),
             poison: Mutex::new(None),
             no_space: Mutex::new(None),
+            locked: opened.lock.as_ref().and_then(|lock| lock.locked()),
             lock: Mutex::new(opened.lock),
+            process: std::process::id(),
         }
     }
 
@@ -155,6 +161,26 @@ impl Engine {
             }
             Err(error) => tracing::warn!(%error, "it is not known whether this folder is the primary of its copy"),
         }
+    }
+
+    /// Disables writes once another folder, or none, is at the path of this one, or another process has its lock file. What is
+    /// acknowledged has been synced before such a check, so it is there for whoever opens the folder afterwards.
+    pub(crate) fn check_folder(&self) -> Result<()> {
+        let Some(locked) = &self.locked else { return Ok(()) };
+        locked.check().map_err(|e| self.poison(&Error::io("write to the database", &self.dir, &e)))
+    }
+
+    /// Refuses what a forked child would do to the database of its parent.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if !self.is_in_fork() {
+            return Ok(());
+        }
+        let what = "this process was forked from the one that opened the database: close it there";
+        Err(Error::new(Code::IllegalOperation, what))
+    }
+
+    fn is_in_fork(&self) -> bool {
+        self.process != std::process::id()
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -253,6 +279,7 @@ impl Engine {
     pub(crate) fn commit(&self, mut ops: Vec<Op>) -> Result<()> {
         let mut manifest = self.manifest.lock();
         self.check_primary();
+        self.check_folder()?;
         self.check_writable()?; // Under the lock, so that a close does not record the manifest's length meanwhile.
         let writer = manifest.as_mut().ok_or_else(|| Error::internal("a writable database has a manifest"))?;
         {
@@ -271,6 +298,7 @@ impl Engine {
         // A wrong edit was not written either.
         let is_unwritten = |e: &Error| is_full(e) || e.code() == Code::InternalError;
         appended.map_err(|e| if is_unwritten(&e) { e } else { self.poison(&e) })?;
+        self.check_folder()?;
         let changed = with_other_segments(&ops);
         let makes_indexes = ops.iter().any(|op| matches!(op, Op::PutDocuments(_)));
         let may_leave = crate::archive::gate::may_leave_places(&ops);
@@ -331,6 +359,7 @@ impl Engine {
         let last = log.next_seq - 1;
         let Some(writer) = log.writer.as_mut() else { return self.check_writable() };
         writer.sync().map_err(|e| self.poison(&e))?;
+        self.check_folder()?;
         self.metrics.synced();
         log.synced_seq = last;
         log.last_sync = self.clock.monotonic();
@@ -346,6 +375,7 @@ impl Engine {
 
     /// Starts a new log file. The manifest names it before its first record, so that a lost log is noticed.
     fn rotate_log(&self, log: &mut Log) -> Result<()> {
+        self.check_folder()?;
         if let Some(writer) = log.writer.as_mut()
             && (log.synced_seq + 1 < log.next_seq || writer.is_filled_ahead())
         {
@@ -429,8 +459,12 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Syncs what was acknowledged but not synced yet: nothing else will.
+    /// Syncs what was acknowledged but not synced yet: nothing else will. In a forked child the database is its parent's, and threads
+    /// that hold locks there do not exist.
     fn drop(&mut self) {
+        if self.is_in_fork() {
+            return;
+        }
         if let Err(error) = self.close() {
             tracing::error!(%error, "the last inserts may not survive a power cut");
         }
@@ -469,3 +503,6 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine").field("dir", &self.dir).field("read_only", &self.read_only).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

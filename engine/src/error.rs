@@ -57,6 +57,16 @@ impl Error {
         Self::new(code, format!("cannot {action} {}: {error}", path.display()))
     }
 
+    /// Checks that a function of the caller's has returned one value for each that it was given.
+    pub(crate) fn check_count(function: &str, returned: usize, given: usize) -> Result<()> {
+        if returned == given {
+            return Ok(());
+        }
+        let what =
+            format!("{function} returned {returned} values for {given}: it must return one for each, in their order");
+        Err(Self::new(Code::BadValue, what))
+    }
+
     pub(crate) fn no_collection(name: &str) -> Self {
         Self::new(Code::NamespaceNotFound, format!("collection '{name}' does not exist"))
     }

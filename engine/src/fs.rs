@@ -10,6 +10,7 @@
 
 #[cfg(any(test, feature = "testing"))]
 mod layer;
+mod locked;
 mod real;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -25,7 +26,8 @@ use ebbtide_buckets::ReadAt;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub use layer::Layer;
-pub use real::RealFs;
+pub(crate) use locked::LockedFs;
+pub use real::{LockedFile, RealFs};
 
 /// A disk.
 ///
@@ -134,9 +136,10 @@ pub(crate) fn replace(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> io::Result<()> 
     fs.publish(&tmp, path).inspect_err(|_| drop(fs.remove(&tmp)))
 }
 
-/// Whether an error says that the disk is full.
+/// Whether an error says that the disk is full, or that a file may not grow.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// A file open for appending. There is one handle per file at a time.
@@ -162,7 +165,12 @@ pub trait WriteFile: Debug + Send {
 }
 
 /// An exclusive lock, released when dropped.
-pub trait FileLock: Debug + Send + Sync {}
+pub trait FileLock: Debug + Send + Sync {
+    /// What is locked; `None` where a path cannot be told from another file of the same name.
+    fn locked(&self) -> Option<LockedFile> {
+        None
+    }
+}
 
 /// Why a lock was not taken.
 #[derive(Debug)]

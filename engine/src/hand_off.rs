@@ -4,7 +4,8 @@
 //!    again, if it is then still due and still the same.
 //! 2. Its identity is durable before it is handed over and goes with the edit that drops it. So a crash in between hands the
 //!    same bucket over again under the same identity, and never drops it without a yes.
-//! 3. A sink that fails or takes too long delays only its own collection.
+//! 3. A sink that takes too long delays only its own collection, and a bucket that it refuses only that bucket: one that was refused
+//!    in an earlier pass comes after the others, and a pass ends after several refusals in a row.
 
 pub(crate) mod planned;
 pub(crate) mod record;
@@ -22,6 +23,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+
+/// After this many refusals in a row a pass hands over no more of a collection: the sink may be out of order.
+const REFUSALS_MAX: usize = 16;
+/// How many refused buckets are remembered, about.
+const REFUSED_KNOWN_MAX: usize = 4096;
 
 /// Moves what is due to archives, hands it over in the collections that have or need a sink, and drops what was taken. `now` is the instant of the pass,
 /// unless the clock guard holds it: sizes need no clock.
@@ -86,6 +92,8 @@ struct HandOff<'a> {
 impl HandOff<'_> {
     fn run(&self) -> Result<Handed> {
         let (mut handed, mut seen) = (Handed::default(), HashSet::new());
+        let (mut failure, mut in_a_row) = (None, 0);
+        let mut refused = self.slot.0.lock().refused.clone();
         let Some(sink) = &self.sink else { return Ok(handed) };
         if self.slot.0.lock().is_busy {
             self.slot.0.lock().failed = Some("the sink has not answered yet".to_owned());
@@ -94,64 +102,115 @@ impl HandOff<'_> {
         }
         loop {
             let most = sink.buckets_at_once().max(1);
-            let Some(group) = plan(self.engine, self.id, self.now, self.leave_a_core, (&seen, most))? else { break };
+            let order = (&seen, &refused, most);
+            let Some(group) = plan(self.engine, self.id, self.now, self.leave_a_core, order)? else { break };
             handed.held = group.held;
             handed.unread.extend(group.unread.iter().cloned());
             if group.buckets.is_empty() {
                 break;
             }
             seen.extend(group.buckets.iter().map(|planned| planned.id.clone()));
-            let (accepted, failure) = self.hand_over(sink, &group);
+            let outcome = self.hand_over(sink, &group, &mut in_a_row);
             let dropped =
-                drop_accepted(self.engine, self.id, (self.now, self.at), self.leave_a_core, &group, accepted)?;
+                drop_accepted(self.engine, self.id, (self.now, self.at), self.leave_a_core, &group, &outcome.taken)?;
             handed.dropped.add(&dropped);
-            self.slot.0.lock().failed.clone_from(&failure);
-            if let Some(failure) = failure {
-                tracing::error!(collection = %group.collection.name, %failure, "what is due could not be handed over");
+            for planned in &outcome.taken {
+                refused.remove(&planned.id);
+            }
+            refused.extend(outcome.refused.iter().map(|planned| planned.id.clone()));
+            if let Some(why) = outcome.failure {
+                tracing::error!(collection = %group.collection.name, failure = %why, "what is due could not be handed over");
                 handed.failed = 1;
+                failure.get_or_insert(why);
+            }
+            if outcome.ends {
                 break;
             }
         }
+        if refused.len() > REFUSED_KNOWN_MAX {
+            refused.clear();
+        }
+        let mut slot = self.slot.0.lock();
+        (slot.failed, slot.refused) = (failure, refused);
         Ok(handed)
     }
 
-    /// Calls the sink for each bucket of a group, then for the group. Returns how many buckets it took, from the first one on, and
-    /// why it took no more.
-    fn hand_over(&self, sink: &Arc<dyn ExpirySink>, group: &Group) -> (usize, Option<String>) {
+    /// Calls the sink for each bucket of a group, then for the group.
+    fn hand_over<'g>(&self, sink: &Arc<dyn ExpirySink>, group: &'g Group, in_a_row: &mut usize) -> Outcome<'g> {
+        let mut outcome = Outcome::default();
         let (jobs, replies) = match Worker::start(sink.clone(), self.slot.clone()) {
             Ok(channels) => channels,
-            Err(error) => return (0, Some(format!("no thread for the sink: {error}"))),
-        };
-        let call = |job: Job| -> Result<(), String> {
-            jobs.send(job).map_err(|_| "the sink ended by a panic".to_owned())?;
-            match replies.recv_timeout(self.timeout) {
-                Ok(reply) => reply,
-                Err(RecvTimeoutError::Timeout) => Err(format!("no answer within {} ms", self.timeout.as_millis())),
-                Err(RecvTimeoutError::Disconnected) => Err("the sink ended by a panic".to_owned()),
+            Err(error) => {
+                outcome.end(format!("no thread for the sink: {error}"));
+                return outcome;
             }
         };
-        let hand = |planned: &Planned| -> Result<(), String> {
-            let bucket = planned.read(&group.collection).map_err(|error| error.to_string())?;
-            call(Job::HandOver(Box::new(bucket)))
-        };
-        let mut taken = 0;
-        let mut failure = None;
-        for planned in &group.buckets {
-            match hand(planned) {
-                Ok(()) => taken += 1,
-                Err(why) => {
-                    failure = Some(why);
-                    break;
+        let call = |job: Job| -> Result<Reply, String> {
+            let is_commit = matches!(job, Job::Commit);
+            jobs.send(job).map_err(|_| "the sink ended by a panic".to_owned())?;
+            loop {
+                match replies.recv_timeout(self.timeout) {
+                    Ok((of_commit, reply)) if of_commit == is_commit => return Ok(reply),
+                    // Of a bucket for which it took too long.
+                    Ok(_) => {}
+                    Err(RecvTimeoutError::Timeout) => {
+                        return Err(format!("no answer within {} ms", self.timeout.as_millis()));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return Err("the sink ended by a panic".to_owned()),
                 }
             }
+        };
+        for planned in &group.buckets {
+            let called = match planned.read(&group.collection) {
+                Ok(bucket) => call(Job::HandOver(Box::new(bucket))),
+                Err(error) => Ok(Err(error.to_string())),
+            };
+            match called {
+                Ok(Ok(())) => {
+                    *in_a_row = 0;
+                    outcome.taken.push(planned);
+                }
+                Ok(Err(why)) => {
+                    *in_a_row += 1;
+                    outcome.refused.push(planned);
+                    outcome.failure.get_or_insert(why);
+                    outcome.ends = *in_a_row >= REFUSALS_MAX;
+                }
+                Err(why) => {
+                    outcome.refused.push(planned);
+                    outcome.end(why);
+                }
+            }
+            if outcome.ends {
+                break;
+            }
         }
-        if taken == 0 {
-            return (0, failure);
+        if !outcome.taken.is_empty()
+            && let Err(why) = call(Job::Commit).flatten()
+        {
+            outcome.taken.clear();
+            outcome.end(why);
         }
-        match call(Job::Commit) {
-            Ok(()) => (taken, failure),
-            Err(why) => (0, Some(failure.unwrap_or(why))),
-        }
+        outcome
+    }
+}
+
+/// What a sink did with a group.
+#[derive(Default)]
+struct Outcome<'g> {
+    /// The buckets that it took.
+    taken: Vec<&'g Planned>,
+    refused: Vec<&'g Planned>,
+    /// Why it did not take all of them.
+    failure: Option<String>,
+    /// Whether it gets no more in this pass.
+    ends: bool,
+}
+
+impl Outcome<'_> {
+    fn end(&mut self, why: String) {
+        self.failure.get_or_insert(why);
+        self.ends = true;
     }
 }
 
@@ -170,17 +229,17 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread, which ends when the first channel does.
+    /// Starts the thread, which ends when the first channel does. It says for each reply whether that is to a commit.
     fn start(
         sink: Arc<dyn ExpirySink>,
         slot: Arc<SinkSlot>,
-    ) -> std::io::Result<(mpsc::Sender<Job>, mpsc::Receiver<Reply>)> {
+    ) -> std::io::Result<(mpsc::Sender<Job>, mpsc::Receiver<(bool, Reply)>)> {
         let (jobs, to_do) = mpsc::channel();
         let (done, replies) = mpsc::channel();
         let worker = Worker { sink, slot };
         std::thread::Builder::new().name("ebbtide-hand-off".to_owned()).spawn(move || {
             for job in to_do {
-                if done.send(worker.call(&job)).is_err() {
+                if done.send((matches!(job, Job::Commit), worker.call(&job))).is_err() {
                     break;
                 }
             }

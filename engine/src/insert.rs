@@ -417,6 +417,7 @@ impl Engine {
         self.metrics.logged(group.frames.len() as u64);
         if due {
             writer.sync().map_err(|e| self.poison(&e))?;
+            self.check_folder()?;
             self.metrics.synced();
             log.synced_seq = last_seq;
             log.last_sync = now;

@@ -6,6 +6,7 @@
 
 pub mod date;
 mod read;
+mod serialize;
 mod write;
 
 pub use read::DEPTH_MAX;
@@ -63,13 +64,14 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(Code::BadValue, message.chars().take(400).collect::<String>())
 }
 
-/// Converts anything that can be serialized to a value, through JSON: a `u64` beyond int64 is refused, NaN becomes null.
+/// Converts anything that can be serialized to a value, as serde_json does, but NaN and the infinities stay what they are. A `u64` beyond
+/// int64 becomes a double if that is exact, and is refused otherwise: store counters of that size as texts.
 /// Times must be written with [`date`]; a text stays a text, even if it reads as a time.
 ///
 /// # Errors
 /// [`Code::BadValue`] for what JSON or int64 cannot hold.
 pub fn to_value<T: Serialize>(item: &T) -> Result<Value> {
-    let json = serde_json::to_value(item).map_err(|e| bad(format!("cannot serialise: {e}")))?;
+    let json = item.serialize(serialize::ToJson).map_err(|e| bad(format!("cannot serialise: {e}")))?;
     value_of(&json)
 }
 

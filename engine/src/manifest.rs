@@ -94,6 +94,10 @@ pub(crate) fn read_prefix(fs: &dyn Fs, dir: &Path, number: u64) -> Result<(Manif
 /// Appends the frame of an edit, for the place `start`.
 fn put_edit(out: &mut Vec<u8>, start: Place, edit: &[Op]) -> Result<()> {
     let payload = postcard::to_stdvec(edit).map_err(|e| Error::internal(format!("encode a manifest edit: {e}")))?;
+    // With an edit that cannot be read the database would not open again.
+    if let Err(error) = postcard::from_bytes::<Vec<Op>>(&payload) {
+        return Err(refused(format!("it could not be read again: {error}")));
+    }
     u32::try_from(payload.len()).map_err(|_| Error::internal("a manifest edit of over 4 GiB"))?;
     FORMAT.put(out, start, &[], &payload, crc32fast::hash(&payload));
     Ok(())

@@ -12,7 +12,7 @@ use crate::copies::{self, CopyHold};
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::files::{self, FileName, Listing, SegmentName};
-use crate::fs::{FileLock, Fs, LockError, TEMPORARY, is_full, replace};
+use crate::fs::{FileLock, Fs, LockError, LockedFs, TEMPORARY, is_full, replace};
 use crate::identity::new_identity;
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
@@ -42,7 +42,7 @@ pub(crate) fn open(
         let opened = OpenState { held: CopyHold::read(fs.as_ref(), &dir)?, ..read.opened(None, None, None) };
         return Ok(Engine::new(fs, clock, dir, settings, read_only, opened));
     }
-    let (opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, &settings) {
+    let (fs, opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, &settings) {
         // Only an open database can be swept.
         Err(error) if error.code() == Code::OutOfDiskSpace && crate::reserve::spend(fs.as_ref(), &dir) => {
             open_for_writing(&fs, clock.as_ref(), &dir, &settings)?
@@ -103,13 +103,14 @@ fn open_for_writing(
     clock: &dyn Clock,
     dir: &Path,
     settings: &Settings,
-) -> Result<(OpenState, Replayed)> {
+) -> Result<(Arc<dyn Fs>, OpenState, Replayed)> {
     // Checked before the lock is taken: nothing is written into a foreign folder, not even a lock file.
     if fs.exists(dir).map_err(|e| Error::io("access", dir, &e))? {
         refuse_foreign(dir, &list(fs.as_ref(), dir)?)?;
     }
     fs.create_dir(dir).map_err(|e| Error::io("create the folder", dir, &e))?;
     let lock = take_lock(fs.as_ref(), clock, dir)?;
+    let fs = &LockedFs::within(fs, lock.as_ref());
     let listing = list(fs.as_ref(), dir)?;
     copies::check_folder(fs.as_ref(), dir)?;
     let held = CopyHold::read(fs.as_ref(), dir)?;
@@ -128,7 +129,7 @@ fn open_for_writing(
         crate::reserve::make(fs.as_ref(), dir);
         let (log, manifest, lock) = (Some(log), Some(manifest), Some(lock));
         let opened = OpenState { identity, state, next_seq: 1, log, manifest, lock, held: None };
-        return Ok((opened, Replayed::Whole));
+        return Ok((fs.clone(), opened, Replayed::Whole));
     }
     let mut read = read_state(fs, dir, listing, settings)?;
     let next_seq = read.state.applied_seq + 1;
@@ -148,7 +149,7 @@ fn open_for_writing(
     crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
     let replayed = read.replayed;
-    Ok((OpenState { held, ..read.opened(Some(log), Some(manifest), Some(lock)) }, replayed))
+    Ok((fs.clone(), OpenState { held, ..read.opened(Some(log), Some(manifest), Some(lock)) }, replayed))
 }
 
 /// Whether the rows that are only in the log are in memory.
@@ -165,10 +166,16 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
     let holder = format!("process {} since {}", std::process::id(), clock.now());
     fs.lock(&path, &holder).map_err(|e| match e {
         LockError::Held { holder } => {
-            let what = format!(
-                "{} is open for writing by {holder}: close it there, or open it here for reading only",
-                dir.display()
-            );
+            let own = format!("process {} ", std::process::id());
+            let what = if holder.starts_with(&own) {
+                format!(
+                    "{} is open for writing by {holder}, which is the number of this process: close the database, or drop every \
+                     Database, Collection and Documents of it, or open it for reading only",
+                    dir.display()
+                )
+            } else {
+                format!("{} is open for writing by {holder}: close it there, or open it here for reading only", dir.display())
+            };
             Error::new(Code::LockBusy, what)
         }
         LockError::Io(e) => Error::io("lock", &path, &e),

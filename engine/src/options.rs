@@ -185,6 +185,27 @@ impl CollectionOptions {
         self
     }
 
+    /// The options that differ from those of a collection that is there. A hand-off that was turned on there is none.
+    pub(crate) fn others_than(&self, present: &CollectionOptions) -> Vec<&'static str> {
+        let options = [
+            ("timeField", self.time_field != present.time_field),
+            ("metaField", self.meta_field != present.meta_field),
+            ("granularity", self.bucketing != present.bucketing),
+            ("precision", self.precision != present.precision),
+            ("expiry", self.expiry != present.expiry),
+            ("outOfRange", self.out_of_range != present.out_of_range),
+            ("ids", self.ids != present.ids),
+            ("expireAfterSeconds", self.expire_after_seconds != present.expire_after_seconds),
+            ("graceSeconds", self.grace_seconds != present.grace_seconds),
+            ("maxBytes", self.max_bytes != present.max_bytes),
+            ("handOff", self.hand_off && !present.hand_off),
+            ("expireInto", self.expire_into != present.expire_into),
+            ("keepSeconds", self.keep_seconds != present.keep_seconds),
+            ("ladder", self.ladder != present.ladder),
+        ];
+        options.into_iter().filter(|(_, differs)| *differs).map(|(option, _)| option).collect()
+    }
+
     /// Sets the ladder.
     #[must_use]
     pub fn ladder(mut self, ladder: Ladder) -> Self {

@@ -72,11 +72,12 @@ impl VirtualClock {
     /// Advances both clocks to `now`; if `now` is in the past, sets only the wall clock back.
     pub fn set(&self, now: Timestamp) {
         let mut state = self.state.lock();
-        if let Ok(ahead) = u64::try_from(now.nanos() - state.0.nanos()) {
-            state.1 += Duration::from_nanos(ahead);
-        } else if now.nanos() > state.0.nanos() {
-            state.1 = Duration::MAX;
-        }
+        let ahead = now.nanos().saturating_sub(state.0.nanos());
+        state.1 = match u64::try_from(ahead) {
+            Ok(ahead) => state.1.saturating_add(Duration::from_nanos(ahead)),
+            Err(_) if ahead > 0 => Duration::MAX,
+            Err(_) => state.1,
+        };
         state.0 = now;
     }
 

@@ -57,10 +57,11 @@ impl Timestamp {
         i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// The instant `seconds` later.
+    /// The instant `seconds` later, or the last or first one that can be kept.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> Self {
-        Timestamp(self.0 + i128::from(seconds) * NANOS_PER_SECOND)
+        let nanos = self.0; // The struct is packed.
+        Timestamp(nanos.saturating_add(i128::from(seconds) * NANOS_PER_SECOND))
     }
 
     /// Reads an RFC 3339 time, or a date or local time that is taken as UTC. Years of more than four digits have a sign.

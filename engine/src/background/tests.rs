@@ -81,3 +81,25 @@ fn a_hand_off_leaves_a_core_as_its_pass_does() {
         assert_eq!((swept.counts.deleted_documents, uses_all_cores), (1, !leave_a_core));
     }
 }
+
+#[test]
+fn a_runtime_without_timers_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Database::open(folder.path().join("db")).unwrap();
+    let without = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let refused = without.block_on(async { db.start_background().map(drop) }).unwrap_err();
+    assert_eq!(refused.code(), Code::IllegalOperation);
+    let with = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    with.block_on(async { db.start_background().map(drop) }).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn the_background_notices_that_the_folder_was_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new(Timestamp::EPOCH);
+    let db = Database::builder(folder.path().join("db")).clock(Arc::new(clock.clone())).open().unwrap();
+    crate::fs::Fs::remove(&crate::fs::RealFs::new(), &folder.path().join("db/LOCK")).unwrap();
+    Schedule::new(clock.monotonic()).tick(&db.engine);
+    assert_eq!(db.write_failure().map(|error| error.code()), Some(Code::NotWritable));
+}

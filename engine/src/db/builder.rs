@@ -3,7 +3,7 @@
 use super::Database;
 use crate::archive::ArchivePlaces;
 use crate::copies::{self, CopyCache, CopyPlace, Replica, Restored, ShipOptions, Shipper, Unshipped, Writer};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::{Fs, RealFs};
 use crate::repair::{RepairMode, RepairReport};
 use crate::settings::Settings;
@@ -140,7 +140,9 @@ impl Builder {
     /// [`Code::LockBusy`] naming the holder if another process writes to it, [`Code::DataCorruptionDetected`] with path
     /// and offset if it is damaged, [`Code::IncompatibleFormat`] if another version made it,
     /// [`Code::NamespaceNotFound`] if it is opened for reading and does not exist, and errors of the file system.
-    pub fn open(self) -> Result<Database> {
+    pub fn open(mut self) -> Result<Database> {
+        // Files are opened by path as long as the database is open, and the process may change its folder meanwhile.
+        self.path = std::path::absolute(&self.path).map_err(|e| Error::io("find", &self.path, &e))?;
         if self.detach && !self.read_only && Writer::of_folder(self.fs.as_ref(), &self.path)?.is_some() {
             let _lock = crate::open::take_lock(self.fs.as_ref(), self.clock.as_ref(), &self.path)?;
             Writer::detach(self.fs.as_ref(), &self.path)?;

@@ -27,12 +27,13 @@ impl Database {
     /// When this returns, the collection survives a power cut.
     /// # Errors
     /// [`Code::InvalidNamespace`] for an invalid name, [`Code::NamespaceExists`] if the name is taken by a collection with other
-    /// options, or by a view.
+    /// options, or by a view; [`Code::InvalidOptions`] for a default time to live out of range, and for an index the errors of
+    /// `createIndexes`.
     pub fn create_documents(&self, name: &str, options: DocumentsOptions) -> Result<Documents> {
         let engine = &self.engine;
         engine.check_writable()?;
         check_collection_name(name)?;
-        options.rules()?;
+        options.check(&DocumentsOptions::default())?;
         let _maintenance = engine.maintenance.lock();
         let (existing, taken, id) = {
             let state = engine.state.read();
@@ -41,7 +42,9 @@ impl Database {
         match (existing, taken) {
             (Some(existing), _) if existing.options.default_ttl == options.default_ttl => {}
             (_, Some(kind)) => {
-                let what = format!("{kind} '{name}' exists with other options: drop it, or change it with collMod");
+                let what = format!(
+                    "{kind} '{name}' exists with other options: change it with collMod, or choose another name"
+                );
                 return Err(Error::new(Code::NamespaceExists, what));
             }
             (_, None) => {
@@ -67,12 +70,13 @@ impl Database {
         self.engine.snapshot().document_collections()
     }
 
-    /// Changes the default time to live and the indexes of an ordinary collection, all at once or not at all.
+    /// Changes the default time to live and the indexes of an ordinary collection, all at once or not at all. Other changes of the
+    /// database wait for `change`, so it must not call the database.
     ///
     /// # Durability
     /// When this returns, the change survives a power cut. It acts at once on what is stored.
     /// # Errors
-    /// [`Code::NamespaceNotFound`], and the errors of `change`.
+    /// [`Code::NamespaceNotFound`], the errors of `change`, and as for [`Database::create_documents`].
     pub fn modify_documents<T>(
         &self,
         name: &str,
@@ -85,7 +89,7 @@ impl Database {
         let before = record.options.clone();
         let outcome = change(&mut record.options)?;
         if record.options != before {
-            record.options.rules()?;
+            record.options.check(&before)?;
             record.rules_epoch += 1;
             let options = record.options.clone();
             engine.commit(vec![Op::PutDocuments(record)])?;

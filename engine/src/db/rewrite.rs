@@ -11,6 +11,7 @@ use ebbtide_documents::bson::raw::RawBsonRef;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::{Filter, Purpose, TTL_FIELD, check, check_ttl, id_key, id_of};
 use ebbtide_ttl::{Code, Precision};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Documents that are decided on together at most.
 const BATCH: usize = 1024;
@@ -97,8 +98,11 @@ impl Documents {
     /// step. Expired documents are shown if `with_expired`; those that are removed or replaced do not count. Returns how many
     /// were removed or replaced.
     ///
+    /// `decide` returns one decision for each document that it is given. All writes of the database wait for it, and it may be called in
+    /// the thread of another one: it must not call the database.
+    ///
     /// # Errors
-    /// Errors of `decide`; [`Code::ImmutableField`] for a change of an `_id`; [`Code::BadValue`] for a bad time to live. Nothing is
+    /// Errors of `decide`; [`Code::IllegalOperation`] if it panics; [`Code::ImmutableField`] for a change of an `_id`; [`Code::BadValue`] for a bad time to live. Nothing is
     /// changed then.
     pub fn rewrite(
         &self,
@@ -159,7 +163,12 @@ impl Changes {
         if shown.is_empty() {
             return Ok(());
         }
-        for ((found, old), outcome) in found.into_iter().zip(&shown).zip(decide(&shown)?) {
+        // Other writes are decided in this thread too, which must not end.
+        let decided = catch_unwind(AssertUnwindSafe(|| decide(&shown)));
+        let panicked = |_| Error::new(Code::IllegalOperation, "the function that decides on documents panicked");
+        let decided = decided.map_err(panicked)??;
+        Error::check_count("the function that decides on documents", decided.len(), shown.len())?;
+        for ((found, old), outcome) in found.into_iter().zip(&shown).zip(decided) {
             let Match { key, is_visible, .. } = found;
             match outcome {
                 Rewrite::Keep => {}

@@ -21,7 +21,7 @@ impl Database {
         let _maintenance = engine.maintenance.lock();
         {
             let state = engine.state.read();
-            if state.collections.contains_key(name) {
+            if state.collections.contains_key(name) || state.documents.contains_key(name) {
                 return Err(Error::new(Code::NamespaceExists, format!("'{name}' is a collection already")));
             }
             if replaces == Replaces::Nothing && state.views.contains_key(name) {

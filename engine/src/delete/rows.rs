@@ -21,7 +21,8 @@ pub trait RowPredicate: Send + Sync {
         (None, None)
     }
 
-    /// For each row of a batch with at least those columns, whether it matches; null is no.
+    /// For each row of a batch with at least those columns, whether it matches; null is no. Other changes of the database wait
+    /// meanwhile, so it must not call the database.
     ///
     /// # Errors
     /// Whatever the evaluation meets; nothing is deleted then.
@@ -91,6 +92,7 @@ impl Deletion {
         for batch in reader.read(&columns, schema, &ranges, 1 << 14)? {
             let batch = batch?;
             let selected = predicate.select(&batch)?;
+            Error::check_count("RowPredicate::select", selected.len(), batch.num_rows())?;
             rows.times.extend(time_values(batch.column(0))?);
             rows.matches.extend((0..batch.num_rows()).map(|i| selected.is_valid(i) && selected.value(i)));
         }

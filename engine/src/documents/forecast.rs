@@ -16,7 +16,7 @@ const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
 
 /// The midnight before an instant.
 fn day_of(at: Timestamp) -> Timestamp {
-    Timestamp::from_nanos(at.nanos() - at.nanos().rem_euclid(DAY_NANOS))
+    Timestamp::from_nanos(at.nanos().saturating_sub(at.nanos().rem_euclid(DAY_NANOS)))
 }
 
 /// Documents of one bucket that are due, and their bytes, by rule and day.

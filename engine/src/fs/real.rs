@@ -15,6 +15,9 @@ use super::{FileLock, Fs, LockError, WriteFile};
 /// The longest holder text that is read back from a lock file: somebody else may have written anything there.
 const HOLDER_BYTES_MAX: u64 = 4096;
 
+/// How often a lock is taken anew because its file was replaced meanwhile.
+const LOCK_TRIES: usize = 5;
+
 /// The disk of the operating system.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RealFs;
@@ -149,22 +152,18 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
-        // Not truncated at opening: the text belongs to the holder until the lock is ours.
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut bytes = Vec::new();
-                // Where a lock also forbids reading, the holder stays unnamed.
-                let _unreadable = file.take(HOLDER_BYTES_MAX).read_to_end(&mut bytes);
-                let holder = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-                return Err(LockError::Held { holder });
+        let mut lock = RealLock::take(path)?;
+        // A lock file that was removed or replaced before it was locked keeps nobody out.
+        for _ in 1..LOCK_TRIES {
+            if lock.locked.as_ref().is_none_or(|locked| locked.check().is_ok()) {
+                break;
             }
-            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+            lock = RealLock::take(path)?;
         }
+        lock.locked = lock.locked.take().filter(|locked| locked.check().is_ok());
         // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
-        let _courtesy = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
-        Ok(Box::new(RealLock { file, process: std::process::id() }))
+        let _courtesy = lock.file.set_len(0).and_then(|()| lock.file.write_all(holder.as_bytes()));
+        Ok(Box::new(lock))
     }
 }
 
@@ -189,12 +188,16 @@ struct RealFile {
 impl RealFile {
     /// Refuses what a forked child would do to the files of its parent: neither knows what the other one appends.
     fn check_process(&self) -> io::Result<()> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        let what = "this process was forked from the one that opened the file: open the database in this process";
-        Err(io::Error::new(ErrorKind::PermissionDenied, what))
+        check_process(self.process)
     }
+}
+
+fn check_process(opener: u32) -> io::Result<()> {
+    if opener == std::process::id() {
+        return Ok(());
+    }
+    let what = "this process was forked from the one that opened the file: open the database in this process";
+    Err(io::Error::new(ErrorKind::PermissionDenied, what))
 }
 
 impl WriteFile for RealFile {
@@ -318,9 +321,78 @@ pub(super) fn check_range(offset: u64, len: usize, file_len: u64) -> io::Result<
 struct RealLock {
     file: File,
     process: u32,
+    locked: Option<LockedFile>,
 }
 
-impl FileLock for RealLock {}
+impl RealLock {
+    fn take(path: &Path) -> Result<RealLock, LockError> {
+        // Not truncated at opening: the text belongs to the holder until the lock is ours.
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut bytes = Vec::new();
+                // Where a lock also forbids reading, the holder stays unnamed.
+                let _unreadable = file.take(HOLDER_BYTES_MAX).read_to_end(&mut bytes);
+                let holder = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+                return Err(LockError::Held { holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+        }
+        let process = std::process::id();
+        let locked = file.metadata().ok().and_then(|found| file_id(&found));
+        let locked = locked.map(|id| LockedFile { path: path.to_owned(), id, process });
+        Ok(RealLock { file, process, locked })
+    }
+}
+
+impl FileLock for RealLock {
+    fn locked(&self) -> Option<LockedFile> {
+        self.locked.clone()
+    }
+}
+
+/// A file that this process has locked, and the path at which it was.
+#[derive(Debug, Clone)]
+pub struct LockedFile {
+    path: PathBuf,
+    id: FileId,
+    process: u32,
+}
+
+impl LockedFile {
+    /// Checks that the path still names the file, and that this is the process that locked it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Other`] if another file or none is there, [`ErrorKind::PermissionDenied`] in a forked process. If the file system
+    /// cannot tell, that is no error.
+    pub fn check(&self) -> io::Result<()> {
+        check_process(self.process)?;
+        match fs::metadata(&self.path) {
+            Ok(found) if file_id(&found).is_none_or(|id| id == self.id) => Ok(()),
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            _ => Err(io::Error::other(format!(
+                "the folder was moved, replaced or removed while it was open: {} is not the file that was locked",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+/// Device and number of a file.
+type FileId = (u64, u64);
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn file_id(file: &fs::Metadata) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    Some((file.dev(), file.ino()))
+}
+
+#[cfg(not(unix))]
+fn file_id(_file: &fs::Metadata) -> Option<FileId> {
+    None
+}
 
 impl Drop for RealLock {
     fn drop(&mut self) {

@@ -80,19 +80,20 @@ pub(crate) fn due(collection: &CollectionState, now: Option<Timestamp>) -> Resul
     Ok((planned, held, unread))
 }
 
-/// Plans the next buckets of a collection that no archive gets, at most `most` of those that were not `seen`, and gives each an
-/// identity. `None` if the collection is gone.
+/// Plans the next buckets of a collection that no archive gets, at most `most` of those that were not `seen`, those that were
+/// `refused` before last, and gives each an identity. `None` if the collection is gone.
 pub(super) fn plan(
     engine: &Engine,
     id: u64,
     now: Option<Timestamp>,
     leave_a_core: bool,
-    (seen, most): (&HashSet<BucketId>, usize),
+    (seen, refused, most): (&HashSet<BucketId>, &HashSet<BucketId>, usize),
 ) -> Result<Option<Group>> {
     let maintenance = engine.maintenance.lock_leaving(leave_a_core);
     let Some(mut group) = sealed_and_due(engine, &maintenance, id, now)? else { return Ok(None) };
     let (collection, buckets) = (&group.collection, &mut group.buckets);
     buckets.retain(|planned| planned.into.is_none() && !seen.contains(&planned.id));
+    buckets.sort_by_key(|planned| refused.contains(&planned.id)); // Which leaves the others in their order.
     buckets.truncate(most);
     let known = collection.handed_over.generations();
     let mut handed = (*collection.handed_over).clone();
@@ -214,17 +215,17 @@ fn rows_of(collection: &CollectionState, bucket: &DueBucket) -> Result<RecordBat
     Ok(take_record_batch(&rows, &in_order)?)
 }
 
-/// Drops the first `accepted` buckets of a group, except those that have changed since or are no longer due.
+/// Drops the buckets of a group that were `taken`, except those that have changed since or are no longer due.
 pub(super) fn drop_accepted(
     engine: &Engine,
     id: u64,
     (now, at): (Option<Timestamp>, Timestamp),
     leave_a_core: bool,
     group: &Group,
-    accepted: usize,
+    taken: &[&Planned],
 ) -> Result<Visit> {
     let mut sum = Visit::default();
-    if accepted == 0 {
+    if taken.is_empty() {
         return Ok(sum);
     }
     let _maintenance = engine.maintenance.lock_leaving(leave_a_core);
@@ -234,7 +235,7 @@ pub(super) fn drop_accepted(
     let is_unchanged = |planned: &&Planned| {
         still_due.get(&planned.id).is_some_and(|other| planned.is_same(other, (&group.collection, &present)))
     };
-    let unchanged: Vec<&Planned> = group.buckets[..accepted].iter().filter(is_unchanged).collect();
+    let unchanged: Vec<&Planned> = taken.iter().copied().filter(is_unchanged).collect();
     let mut edit = DropEdit::of(engine, &present);
     let mut by_rule: BTreeMap<&Option<(String, i64)>, Visit> = BTreeMap::new();
     let (mut gone, mut end) = (HashSet::new(), i64::MIN);

@@ -3,7 +3,9 @@
 use crate::error::{Error, Result as EngineResult};
 use crate::sync::Mutex;
 use arrow::array::RecordBatch;
+use ebbtide_buckets::BucketId;
 use ebbtide_ttl::{Code, Timestamp, Value};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,7 +37,8 @@ pub struct ExpiredBucket {
 ///
 /// A function of an [`ExpiredBucket`] is a sink.
 pub trait ExpirySink: Send + Sync {
-    /// Takes over one bucket. An error leaves the bucket, hidden, for the next pass.
+    /// Takes over one bucket. An error leaves the bucket, hidden, for the next pass; others are handed over all the same, until several
+    /// in a row are refused.
     ///
     /// # Errors
     /// Whatever keeps the sink from taking it; `SHOW TTL` shows it.
@@ -73,6 +76,8 @@ pub(crate) struct Slot {
     pub(crate) sink: Option<Arc<dyn ExpirySink>>,
     /// Why the last pass could not hand over all that was due.
     pub(crate) failed: Option<String>,
+    /// Buckets that the sink refused when it got them last.
+    pub(crate) refused: HashSet<BucketId>,
     /// Whether a call of the sink has not returned yet.
     pub(crate) is_busy: bool,
 }

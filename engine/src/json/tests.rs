@@ -190,3 +190,63 @@ fn times_of_serialised_types_are_dates() {
     assert_eq!(value.get("d"), Some(&date("2023-12-31T23:00:00Z")));
     assert_eq!(to_value(&Reading { e: u64::MAX, ..reading }).unwrap_err().code(), Code::BadValue);
 }
+
+#[test]
+fn what_is_serialized_is_as_serde_json_has_it_but_for_numbers_that_json_lacks() {
+    use std::collections::BTreeMap;
+    #[derive(Serialize)]
+    struct Unit;
+    #[derive(Serialize)]
+    struct Pair(i8, f32);
+    #[derive(Serialize)]
+    struct New(u16);
+    #[derive(Serialize)]
+    enum Kind {
+        Plain,
+        One(f64),
+        Two(u8, char),
+        Named { a: Option<f64> },
+    }
+    #[derive(Serialize)]
+    struct Inner {
+        x: i64,
+        y: (),
+    }
+    #[derive(Serialize)]
+    struct All {
+        unit: Unit,
+        pair: Pair,
+        new: New,
+        kinds: [Kind; 4],
+        numbers: BTreeMap<i32, Vec<u64>>,
+        chars: BTreeMap<char, bool>,
+        tuple: (i16, i32, u32, &'static str),
+        big: (i128, u128),
+        #[serde(flatten)]
+        inner: Inner,
+        address: std::net::Ipv4Addr,
+    }
+    let all = All {
+        unit: Unit,
+        pair: Pair(-1, 0.1),
+        new: New(7),
+        kinds: [Kind::Plain, Kind::One(1.5), Kind::Two(3, 'c'), Kind::Named { a: None }],
+        numbers: BTreeMap::from([(-3, vec![1, 2]), (4, vec![])]),
+        chars: BTreeMap::from([('c', true)]),
+        tuple: (1, 2, 3, "t"),
+        big: (-5, 1 << 63),
+        inner: Inner { x: 1, y: () },
+        address: std::net::Ipv4Addr::LOCALHOST,
+    };
+    assert_eq!(to_value(&all).unwrap(), value_of(&serde_json::to_value(&all).unwrap()).unwrap());
+    assert_eq!(to_value(&(1_u64 << 63)).unwrap(), Value::Double(9_223_372_036_854_775_808.0));
+    for refused in [to_value(&u64::MAX), to_value(&i128::MAX), to_value(&BTreeMap::from([((1, 2), 3)]))] {
+        assert_eq!(refused.unwrap_err().code(), Code::BadValue);
+    }
+    let doubles = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
+    let Value::Array(kept) = to_value(&doubles).unwrap() else { panic!("a list") };
+    for (kept, given) in kept.iter().zip(doubles) {
+        assert!(matches!(kept, Value::Double(d) if d.to_bits() == given.to_bits()), "{kept:?}");
+    }
+    assert!(matches!(to_value(&f32::NAN).unwrap(), Value::Double(d) if d.is_nan()));
+}

@@ -5,7 +5,7 @@ use super::decay::Pieces;
 use super::{LadderRecord, RungRecord};
 use crate::delete::rows::{Deletion, RowPredicate, removal};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::snapshot::CollectionSnapshot;
 use crate::state::CollectionState;
 use arrow::array::{Array, BooleanArray, RecordBatch};
@@ -44,6 +44,7 @@ impl<'a> Reach<'a> {
         let ty = self.schema.meta_type.clone().unwrap_or(FieldType::Unknown);
         let column = column_of_keys(&new, &ty, self.schema.precision);
         let chosen = self.predicate.select_metas(&column)?;
+        Error::check_count("RowPredicate::select_metas", chosen.len(), column.len())?;
         self.metas
             .extend(new.into_iter().enumerate().map(|(at, meta)| (meta, chosen.is_valid(at) && chosen.value(at))));
         Ok(())

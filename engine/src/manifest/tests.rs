@@ -8,7 +8,7 @@ use crate::options::CollectionOptions;
 use crate::segment::bounds::ChangedBucket;
 use crate::segment::bounds::{LiveSummary, SegmentRecord, SegmentState};
 use ebbtide_buckets::FileTypes;
-use ebbtide_ttl::{Bucketing, IdPolicy, RuleSet, Timestamp, Value, VirtualClock};
+use ebbtide_ttl::{Bucketing, Filter, IdPolicy, RuleSet, RuleSpec, Timestamp, Value, VirtualClock};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 
@@ -231,7 +231,11 @@ fn a_wrong_edit_is_refused_before_it_is_durable_and_writing_goes_on() {
     let c = record.id;
     let brings_back = LiveSummary { rows: segment.state.live.rows + 1, ..segment.state.live };
     let gone = Op::RemoveSegment { collection: c, segment: segment.id };
+    let mut unreadable = record.rules.clone();
+    unreadable.create(vec![RuleSpec::new("r", 60, Filter::of_type("s", &[]))]).unwrap();
+    let epoch = record.rules_epoch + 1;
     let wrong = [
+        vec![Op::PutCollection(CollectionRecord { rules: unreadable, rules_epoch: epoch, ..record.clone() })],
         vec![Op::Sealed { collection: c, seq: NUMBER_END }],
         vec![Op::PutCollection(CollectionRecord { name: String::new(), ..record })],
         vec![Op::RemoveSegment { collection: c, segment: segment.id + 7 }],

@@ -9,7 +9,7 @@ use std::fmt::{Display, Write as _};
 
 /// How far the database is shipped, or follows its primary.
 fn copies(page: &mut Page, engine: &Engine, now: Timestamp) {
-    let behind = |until: Timestamp| seconds(Timestamp::from_nanos((now.nanos() - until.nanos()).max(0)));
+    let behind = |until: Timestamp| seconds(Timestamp::from_nanos(now.nanos().saturating_sub(until.nanos()).max(0)));
     if let Some(ship) = engine.copies.ship.lock().as_ref() {
         if let Some(until) = ship.shipped_until {
             page.single(

@@ -215,6 +215,7 @@ impl AggregateResult {
         let schema = snapshot.schema();
         let Some(ty) = &schema.meta_type else { return Ok(self) };
         let numbers = groups.group(&column_of_keys(&self.metas.keys, ty, schema.precision))?;
+        Error::check_count("MetaGroups::group", numbers.len(), self.metas.keys.len())?;
         if (0..).zip(&numbers).all(|(meta, number)| meta == *number) {
             return Ok(self);
         }
@@ -225,7 +226,8 @@ impl AggregateResult {
             }
         }
         if numbers.iter().any(|number| *number as usize >= metas.keys.len()) {
-            return Err(Error::internal("groups of metas are not numbered in the order of their appearance"));
+            let what = "MetaGroups::group must number the groups from 0, in the order in which they appear";
+            return Err(Error::new(Code::BadValue, what));
         }
         let mut tables = Tables::sparse(&self.shape);
         tables.merge(&self.tables, Some(&numbers));

@@ -1,7 +1,7 @@
 //! What has expired and is still stored: within its grace, under a hold, or because no sweep has run yet.
 
 use super::{CollectionSnapshot, MetaFilter, ScanRequest, ScanUnit, TimeRange};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
@@ -31,6 +31,10 @@ struct OfRule {
 impl MetaFilter for OfRule {
     fn select(&self, metas: &ArrayRef) -> Result<BooleanArray, ArrowError> {
         let also = self.also.as_ref().map(|filter| filter.select(metas)).transpose()?;
+        if let Some(also) = &also {
+            let counted = Error::check_count("MetaFilter::select", also.len(), metas.len());
+            counted.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
+        }
         let wanted = |row: usize| {
             let of_rule = || self.rules.effective(&value_at(metas.as_ref(), row)).map(|(rule, _)| rule);
             also.as_ref().is_none_or(|also| also.is_valid(row) && also.value(row)) && of_rule() == Some(self.rule)

@@ -339,7 +339,7 @@ impl CollectionSnapshot {
     pub(super) fn day_of(&self, t: i64) -> Timestamp {
         const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
         let at = self.instant(t);
-        Timestamp::from_nanos(at.nanos() - at.nanos().rem_euclid(DAY_NANOS))
+        Timestamp::from_nanos(at.nanos().saturating_sub(at.nanos().rem_euclid(DAY_NANOS)))
     }
 
     /// Buckets with all their pieces; `visible` counts the visible rows of a sealed piece.

@@ -74,7 +74,7 @@ impl TimeRange {
 }
 
 /// The part of a range of times that its first or last bins cover: bins of `width`, counted from 1970. All times are in one unit,
-/// and both ends of a range are in it. Bins without measurements count too.
+/// and both ends of a range are in it. Bins without measurements count too. A width below 1 counts as 1.
 ///
 /// ```
 /// assert_eq!(ebbtide::bins_at_end((7, 1234), 100, 3, true), (1000, 1234));
@@ -83,6 +83,7 @@ impl TimeRange {
 /// ```
 #[must_use]
 pub fn bins_at_end((first, last): (i64, i64), width: i64, bins: i64, descending: bool) -> (i64, i64) {
+    let width = width.max(1);
     let begin = |time: i64| i128::from(time) - i128::from(time.rem_euclid(width));
     let reach = i128::from(bins.max(1) - 1) * i128::from(width);
     // What is beyond 64 bits is beyond the range.
@@ -96,7 +97,7 @@ pub fn bins_at_end((first, last): (i64, i64), width: i64, bins: i64, descending:
 
 impl From<Range<Timestamp>> for TimeRange {
     fn from(range: Range<Timestamp>) -> Self {
-        TimeRange { first: Some(range.start), last: Some(Timestamp::from_nanos(range.end.nanos() - 1)) }
+        TimeRange { first: Some(range.start), last: Some(Timestamp::from_nanos(range.end.nanos().saturating_sub(1))) }
     }
 }
 

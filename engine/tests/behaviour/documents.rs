@@ -689,3 +689,78 @@ fn a_life_that_is_made_longer_within_a_sweep_counts_from_the_next_visit() {
     assert!(clock.change.lock().unwrap().is_none(), "the sweep had a second round");
     assert_eq!(visible(&db), 7);
 }
+
+#[test]
+fn settings_that_the_commands_refuse_are_refused_by_the_library_too() {
+    use ebbtide::IndexSpec;
+    let sim = Sim::new();
+    let db = sim.open();
+    let index = |name: &str, key: &[(&str, i32)], e: Option<i64>| IndexSpec {
+        name: name.to_owned(),
+        key: key.iter().map(|(path, direction)| ((*path).to_owned(), *direction)).collect(),
+        expire_after_seconds: e,
+        filter: None,
+    };
+    let of = |indexes: Vec<IndexSpec>| DocumentsOptions { indexes, ..DocumentsOptions::default() };
+    let plain = || index("at_1", &[("at", 1)], None);
+    let wrong = [
+        (sessions(0), Code::InvalidOptions),
+        (sessions(1 << 31), Code::InvalidOptions),
+        (of(vec![index("", &[("at", 1)], None)]), Code::CannotCreateIndex),
+        (of(vec![index("items", &[("at", 1)], Some(60))]), Code::CannotCreateIndex),
+        (of(vec![index("a\0", &[("at", 1)], None)]), Code::CannotCreateIndex),
+        (of(vec![index(&"n".repeat(1 << 20), &[("at", 1)], None)]), Code::CannotCreateIndex),
+        (of(vec![index("i", &[], None)]), Code::CannotCreateIndex),
+        (of(vec![index("i", &[("at", 7)], None)]), Code::CannotCreateIndex),
+        (of(vec![index("i", &[("at", 0)], None)]), Code::CannotCreateIndex),
+        (of(vec![index("i", &[("a..b", 1)], None)]), Code::CannotCreateIndex),
+        (of(vec![index("i", &[("_id", 1)], Some(60))]), Code::InvalidIndexSpecificationOption),
+        (of(vec![index("i", &[("a", 1), ("b", 1)], Some(60))]), Code::CannotCreateIndex),
+        (of(vec![index("i", &[("at", 1)], Some(-1))]), Code::CannotCreateIndex),
+        (of(vec![IndexSpec { filter: Some(vec![1, 2, 3]), ..plain() }]), Code::BadValue),
+        (of(vec![plain(), index("at_1", &[("b", 1)], None)]), Code::IndexKeySpecsConflict),
+        (of(vec![plain(), index("other", &[("at", 1)], None)]), Code::IndexOptionsConflict),
+        (of(vec![plain(), plain()]), Code::IndexOptionsConflict),
+    ];
+    db.create_documents("there", of(vec![plain()])).unwrap();
+    for (options, code) in wrong {
+        let refused = db.create_documents("sessions", options.clone()).unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+        let replaced = db.modify_documents("there", |present| {
+            *present = options;
+            Ok(())
+        });
+        let refused = replaced.unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+    }
+    let added = db.modify_documents("there", |present| {
+        present.indexes.push(index("b_-1", &[("b", -1)], Some(0)));
+        Ok(())
+    });
+    added.unwrap();
+    assert_eq!(db.documents("there").unwrap().snapshot().unwrap().options().indexes.len(), 2);
+}
+
+#[test]
+fn a_decision_on_documents_that_panics_or_is_missing_changes_nothing_and_other_writes_go_on() {
+    use ebbtide::Rewrite;
+    use ebbtide::documents_model::bson::rawdoc;
+    let (db, documents) = made(&Sim::new());
+    documents.put_many(&[numbered(1, 1), numbered(2, 2)]).unwrap();
+    let panicked = documents.rewrite(&rawdoc! {}, false, |_| panic!("a bug")).unwrap_err();
+    assert_eq!(panicked.code(), Code::IllegalOperation, "{panicked}");
+    for count in [0, 1, 3] {
+        let refused = documents.rewrite(&rawdoc! {}, false, move |_| Ok(vec![Rewrite::Remove; count])).unwrap_err();
+        assert_eq!(refused.code(), Code::BadValue, "{refused}");
+    }
+    documents.put(&numbered(3, 3)).unwrap();
+    assert_eq!(numbers(&db), BTreeMap::from([(1, 1), (2, 2), (3, 3)]));
+    assert_eq!(documents.rewrite(&rawdoc! {}, false, |all| Ok(vec![Rewrite::Remove; all.len()])).unwrap(), 3);
+}
+
+#[test]
+fn a_view_of_the_name_of_an_ordinary_collection_is_refused() {
+    let (db, _) = made(&Sim::new());
+    let refused = db.put_view("sessions", "SELECT 1", ebbtide::Replaces::View).unwrap_err();
+    assert_eq!(refused.code(), Code::NamespaceExists);
+}

@@ -367,3 +367,49 @@ fn a_sink_is_for_time_series_and_its_removal_ends_the_hand_off() {
     sim.clock.set(at(2 * HOUR));
     assert_eq!((db.sweep().unwrap().counts.deleted_buckets, archive.rows()), (3, 0));
 }
+
+#[test]
+fn a_bucket_that_is_always_refused_holds_up_no_other() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let c = db.create_collection("weather", weather().expire_after_seconds(HOUR)).unwrap();
+    let rows: Vec<Value> = (0..40).map(|v| reading(v, &format!("s{v:02}"), v)).collect();
+    c.insert_documents(&rows).unwrap();
+    let left = || db.snapshot_at(at(0)).collection("weather").unwrap().count().unwrap();
+    // More in a row than a pass asks about.
+    let refuses = |bucket: &ExpiredBucket| -> Result<(), SinkError> {
+        let refused = bucket.meta < Value::from("s20");
+        if refused { Err("not these".into()) } else { Ok(()) }
+    };
+    db.on_expiry("weather", Arc::new(refuses)).unwrap();
+    sim.clock.set(at(2 * HOUR));
+    let mut passes = Vec::new();
+    for _ in 0..4 {
+        passes.push((db.sweep().unwrap().counts.failed_rules, left()));
+        assert!(state_of(&db).ends_with("failed: not these"));
+    }
+    assert_eq!(passes.last(), Some(&(1, 20)), "{passes:?}");
+    assert_eq!(passes[1].1, 20, "what was refused comes last the next time: {passes:?}");
+    db.on_expiry("weather", Archive::new()).unwrap();
+    assert_eq!((db.sweep().unwrap().counts.failed_rules, left()), (0, 0));
+}
+
+#[test]
+fn creating_a_collection_again_after_its_sink_was_registered_is_no_conflict() {
+    let sim = Sim::new();
+    let start = || {
+        let db = sim.open();
+        db.create_collection("weather", weather().expire_after_seconds(HOUR)).unwrap();
+        db.on_expiry("weather", Archive::new()).unwrap();
+        db
+    };
+    start().close().unwrap();
+    let db = start();
+    let refused = db.create_collection("weather", weather().expire_after_seconds(60).max_bytes(1)).unwrap_err();
+    assert_eq!(refused.code(), Code::NamespaceExists);
+    assert!(refused.to_string().contains("(expireAfterSeconds, maxBytes)"), "{refused}");
+    db.remove_expiry_sink("weather").unwrap();
+    let required = ebbtide::CollectionOptions { hand_off: true, ..weather().expire_after_seconds(HOUR) };
+    let refused = db.create_collection("weather", required).unwrap_err();
+    assert!(refused.to_string().contains("(handOff)"), "{refused}");
+}

@@ -65,6 +65,105 @@ fn a_folder_that_is_removed_while_open_gives_errors_and_is_not_made_again_in_par
     assert!(!dir.exists());
 }
 
+/// What was acknowledged in the folder, read by somebody who opens it afterwards.
+fn stored(dir: &Path) -> Vec<i64> {
+    let db = opened(dir, &VirtualClock::new(at(0)));
+    assert!(db.verify().unwrap().faults.is_empty());
+    numbers_in(&db.snapshot(), "c").unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_is_moved_while_open_and_the_database_in_its_place_both_keep_what_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, aside) = (folder.path().join("db"), folder.path().join("aside"));
+    let first = opened(&dir, &VirtualClock::new(at(0)));
+    let c = first.create_collection("c", weather()).unwrap();
+    c.insert_documents(&readings(0..3)).unwrap();
+    std::fs::rename(&dir, &aside).unwrap();
+    let second = opened(&dir, &VirtualClock::new(at(0)));
+    second.create_collection("c", weather()).unwrap().insert_documents(&readings(0..20)).unwrap();
+    let refused = [
+        first.flush().unwrap_err(),
+        c.insert_documents(&readings(5..6)).unwrap_err(),
+        first.create_collection("d", weather()).map(drop).unwrap_err(),
+    ];
+    for error in &refused {
+        assert!(error.to_string().contains("the folder was moved, replaced or removed"), "{error}");
+    }
+    assert_eq!(refused[1].code(), Code::NotWritable);
+    assert!(first.write_failure().is_some());
+    let _ = first.close();
+    second.collection("c").unwrap().insert_documents(&readings(20..22)).unwrap();
+    second.abandon();
+    assert_eq!(stored(&dir), numbered(0..22));
+    let kept = stored(&aside);
+    assert!(kept.starts_with(&numbered(0..3)), "{kept:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_writer_whose_folder_is_removed_acknowledges_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    let db = opened(&dir, &VirtualClock::new(at(0)));
+    let c = db.create_collection("c", weather()).unwrap();
+    let documents = db.create_documents("d", ebbtide::DocumentsOptions::default()).unwrap();
+    RealFs::new().remove_dir(&dir).unwrap();
+    let refused = c.insert_documents(&readings(0..3)).unwrap_err();
+    assert_eq!(refused.code(), Code::NotWritable, "{refused}");
+    assert!(documents.put(&serde_json::json!({"_id": "a"})).is_err());
+    assert!(db.drop_collection("c").is_err());
+    assert!(db.write_failure().is_some());
+}
+
+/// A lock file that somebody removed does not keep a second writer out: then the first one must not go on.
+#[cfg(unix)]
+#[test]
+fn a_writer_whose_lock_file_is_removed_acknowledges_nothing_more_and_the_next_one_finds_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    let first = opened(&dir, &VirtualClock::new(at(0)));
+    let c = first.create_collection("c", weather()).unwrap();
+    c.insert_documents(&readings(0..3)).unwrap();
+    RealFs::new().remove(&dir.join("LOCK")).unwrap();
+    let second = opened(&dir, &VirtualClock::new(at(0)));
+    assert_eq!(numbers_in(&second.snapshot(), "c").unwrap(), numbered(0..3));
+    assert_eq!(c.insert_documents(&readings(3..4)).unwrap_err().code(), Code::NotWritable);
+    second.collection("c").unwrap().insert_documents(&readings(3..6)).unwrap();
+    drop((c, first));
+    second.flush().unwrap();
+    second.close().unwrap();
+    assert_eq!(stored(&dir), numbered(0..6));
+}
+
+#[cfg(unix)]
+#[test]
+fn with_an_interval_a_writer_notices_at_the_next_sync_that_its_folder_was_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    let clock = VirtualClock::new(at(0));
+    let settings = Settings {
+        durability: ebbtide::Durability::Interval(std::time::Duration::from_secs(1)),
+        ..Settings::default()
+    };
+    let db = Database::builder(&dir).clock(Arc::new(clock.clone())).settings(settings).open().unwrap();
+    let c = db.create_collection("c", weather()).unwrap();
+    std::fs::rename(&dir, folder.path().join("aside")).unwrap();
+    clock.set(at(2));
+    assert_eq!(c.insert_documents(&readings(0..1)).unwrap_err().code(), Code::NotWritable);
+}
+
+#[test]
+fn a_relative_path_is_that_of_the_folder_in_which_the_database_was_opened() {
+    let here = std::env::current_dir().unwrap();
+    let folder = tempfile::tempdir_in(&here).unwrap();
+    let relative = folder.path().strip_prefix(&here).unwrap().join("db");
+    assert!(relative.is_relative());
+    let db = opened(&relative, &VirtualClock::new(at(0)));
+    assert_eq!(db.path(), folder.path().join("db"));
+}
+
 /// The files of a folder and of the folders in it, with their contents.
 fn copied(dir: &Path) -> Vec<(String, Vec<u8>)> {
     fn copy(dir: &Path, within: &str, files: &mut Vec<(String, Vec<u8>)>) {

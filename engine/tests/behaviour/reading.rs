@@ -1,6 +1,8 @@
 //! Who may open a database, and what readers see.
 
 use crate::{DAY, NOTHING, Sim, at, made, numbered, numbers, numbers_in, reading, readings, weather};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::error::ArrowError;
 use ebbtide::buckets::value_at;
 use ebbtide::ttl::{Code, Filter, Value};
 use ebbtide::{Database, ErrorKind, MetaFilter, MetaPart, ScanRequest};
@@ -324,4 +326,61 @@ fn series_that_a_filter_names_are_those_that_match_it() {
             assert_eq!(numbers_of(&db, &both), expected, "{both} of {metas:?}");
         }
     }
+}
+
+/// Answers with this many values, whatever it is asked.
+#[derive(Debug)]
+struct Answers(usize);
+
+impl ebbtide::MetaFilter for Answers {
+    fn select(&self, _: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+        Ok(BooleanArray::from(vec![true; self.0]))
+    }
+}
+
+impl ebbtide::MetaGroups for Answers {
+    fn group(&self, _: &ArrayRef) -> Result<Vec<u32>, ArrowError> {
+        Ok(vec![0; self.0])
+    }
+}
+
+impl ebbtide::RowPredicate for Answers {
+    fn columns(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn select(&self, _: &RecordBatch) -> ebbtide::Result<BooleanArray> {
+        Ok(BooleanArray::from(vec![true; self.0]))
+    }
+}
+
+#[test]
+fn a_function_that_answers_with_more_or_fewer_values_than_asked_is_an_error() {
+    let (db, c) = made(&Sim::new());
+    for meta in ["a", "b", "c"] {
+        c.insert_documents(&[reading(0, meta, 1)]).unwrap();
+    }
+    let refused = |outcome: ebbtide::Result<()>| assert_eq!(outcome.unwrap_err().code(), Code::BadValue);
+    for sealed in [false, true] {
+        if sealed {
+            db.flush().unwrap();
+        }
+        let snapshot = c.snapshot().unwrap();
+        for count in [0, 2, 4] {
+            let filter: Arc<dyn ebbtide::MetaFilter> = Arc::new(Answers(count));
+            refused(snapshot.scan(&ScanRequest { meta: Some(filter.clone()), ..ScanRequest::default() }).map(drop));
+            let of = ebbtide::AggregateRequest { meta: Some(filter), ..ebbtide::AggregateRequest::default() };
+            refused(snapshot.aggregate(&of).map(drop));
+            let groups: Arc<dyn ebbtide::MetaGroups> = Arc::new(Answers(count));
+            let grouped = ebbtide::AggregateRequest {
+                by_meta: true,
+                meta_groups: Some(groups),
+                aggregates: vec![ebbtide::Aggregate::Count],
+                ..ebbtide::AggregateRequest::default()
+            };
+            refused(snapshot.aggregate(&grouped).map(drop));
+            refused(c.delete_where(&Answers(count)).map(drop));
+        }
+    }
+    assert_eq!(numbers(&db), [1, 1, 1]);
 }

@@ -266,3 +266,39 @@ fn size_also_works_while_expiry_is_suspended() {
     assert_eq!(db.sweep().unwrap().counts.deleted_buckets, 19, "the one of 1969 goes first");
     assert_eq!(numbers(&db), numbered(3240..3600));
 }
+
+#[test]
+fn a_rule_whose_filter_createindexes_refuses_is_refused_by_the_library_too() {
+    use ebbtide::ttl::{Comparison, RuleSpec};
+    let sim = Sim::new();
+    let db = sim.open();
+    collection(&db, weather(), &readings(0..3));
+    let nested = |levels: usize| (0..levels).fold(Value::Int(1), |value, _| Value::Array(vec![value]));
+    let negated = |times: usize| (0..times).fold(of_meta("a"), |filter, _| Filter::negate(filter));
+    let wrong = [
+        (Filter::compare("sensor", Comparison::Gt, Value::Null), Code::CannotCreateIndex),
+        (Filter::of_type("sensor", &[]), Code::BadValue),
+        (Filter::eq("sensor", nested(101)), Code::BadValue),
+        (negated(300), Code::BadValue),
+        (negated(1), Code::CannotCreateIndex),
+        (Filter::compare("v", Comparison::Lt, Value::Int(5)), Code::InvalidOptions),
+        (Filter::eq("nosuch", Value::Int(1)), Code::InvalidOptions),
+        (Filter::everything(), Code::InvalidOptions),
+    ];
+    for (filter, code) in wrong {
+        let spec = RuleSpec::new("r", 60, filter.clone());
+        assert_eq!(db.create_rules("weather", vec![spec]).unwrap_err().code(), code, "{filter}");
+    }
+    let all = Filter::and(vec![
+        Filter::exists("sensor"),
+        Filter::or(vec![of_meta("a"), Filter::is_in("sensor.x", vec![Value::Null, nested(3)])]),
+        Filter::of_type("sensor.y", &[ebbtide::ttl::TypeClass::Binary, ebbtide::ttl::TypeClass::Date]),
+    ]);
+    db.create_rules("weather", vec![RuleSpec::new("right", 60, all)]).unwrap();
+    db.close().unwrap();
+    let db = sim.open();
+    assert_eq!(
+        (numbers(&db), db.snapshot().collection("weather").unwrap().rules().partial().len()),
+        (numbered(0..3), 1)
+    );
+}

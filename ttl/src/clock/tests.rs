@@ -30,3 +30,15 @@ fn the_machines_clocks_move_on() {
     assert!(wall > Timestamp::parse("2024-01-01").unwrap());
     assert!(!clock.is_virtual());
 }
+
+#[test]
+fn a_virtual_clock_can_be_set_to_any_instant() {
+    let clock = VirtualClock::new(Timestamp::EPOCH);
+    clock.set(Timestamp::parse("3000-01-01").unwrap());
+    assert_eq!(clock.monotonic(), Duration::MAX);
+    clock.set(clock.now().plus_seconds(1));
+    assert_eq!(clock.monotonic(), Duration::MAX);
+    clock.set(Timestamp::from_nanos(i128::MIN));
+    clock.set(Timestamp::from_nanos(i128::MAX));
+    assert_eq!((clock.now(), clock.monotonic()), (Timestamp::from_nanos(i128::MAX), Duration::MAX));
+}

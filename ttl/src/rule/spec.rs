@@ -22,7 +22,8 @@ pub struct RuleSpec {
 }
 
 impl RuleSpec {
-    /// An ascending index of parts that are known to be right.
+    /// An ascending index. Its parts are checked when it is made, for the collection that it is made in: the filter may mention
+    /// only the meta field, and has the operators of [`Filter::parse_partial`].
     pub fn new(name: impl Into<String>, expire_after_seconds: i64, filter: Filter) -> Self {
         let (expire_into, keep_seconds) = (None, None);
         RuleSpec { name: name.into(), key_direction: 1, expire_after_seconds, filter, expire_into, keep_seconds }
@@ -40,6 +41,19 @@ impl RuleSpec {
     pub fn keep_seconds(mut self, seconds: i64) -> Self {
         self.keep_seconds = Some(seconds);
         self
+    }
+
+    /// Checks the filter, for a collection with this meta field.
+    ///
+    /// # Errors
+    /// As for [`Filter::parse_partial`]; `BadValue` for a filter that means something else when it is read again.
+    pub fn check_filter(&self, meta_field: Option<&str>) -> Result<(), RuleError> {
+        if Filter::parse_partial(self.filter.source(), meta_field)? == self.filter {
+            return Ok(());
+        }
+        let message =
+            format!("the filter of index '{}' cannot be stored: write it with the operators of a filter", self.name);
+        Err(RuleError::new(Code::BadValue, message))
     }
 
     /// Its name.

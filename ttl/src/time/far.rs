@@ -9,7 +9,7 @@ const ERA_DAYS: i128 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH_DAYS: i128 = 719_468;
 /// More digits of a year would not fit into nanoseconds of 128 bits.
-const YEAR_DIGITS_MAX: usize = 21;
+const YEAR_DIGITS_MAX: usize = 22;
 
 /// Year, month and day of a day counted from 1970-01-01. Eras begin in March, so that the leap day is a year's last.
 fn date_of(days: i128) -> (i128, i128, i128) {
@@ -68,7 +68,11 @@ pub(super) fn read(text: &str) -> Option<i128> {
         return None;
     }
     let nanos: i128 = format!("{fraction:0<9}").parse().ok()?;
-    Some((days * DAY_SECONDS + hour * 3_600 + minute * 60 + second) * NANOS_PER_SECOND + nanos)
+    let seconds = days * DAY_SECONDS + hour * 3_600 + minute * 60 + second;
+    let forward = || seconds.checked_mul(NANOS_PER_SECOND)?.checked_add(nanos);
+    // The second of the first instant begins before it.
+    let backward = || (seconds + 1).checked_mul(NANOS_PER_SECOND)?.checked_sub(NANOS_PER_SECOND - nanos);
+    forward().or_else(backward)
 }
 
 fn is_number(text: &str) -> bool {

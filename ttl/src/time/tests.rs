@@ -113,3 +113,16 @@ fn durations_and_units_convert_exactly_or_not_at_all() {
     assert_eq!(Precision::Ns.units_in(Duration::from_secs(u64::MAX)), None);
     assert_eq!(Precision::Us.units_in(Duration::from_millis(3)), Some(3_000));
 }
+
+#[test]
+fn the_first_and_the_last_instant_are_shown_read_and_not_left() {
+    for nanos in [i128::MIN, i128::MIN + 1, i128::MAX - 1, i128::MAX] {
+        let instant = Timestamp::from_nanos(nanos);
+        assert_eq!(Timestamp::parse(&instant.to_string()), Ok(instant));
+    }
+    for beyond in ["+5391559471918239497012-01-01T00:00:00Z", "-9999999999999999999999-01-01T00:00:00Z"] {
+        assert!(Timestamp::parse(beyond).is_err(), "{beyond}");
+    }
+    assert_eq!(Timestamp::from_nanos(i128::MAX).plus_seconds(1), Timestamp::from_nanos(i128::MAX));
+    assert_eq!(Timestamp::from_nanos(i128::MIN).plus_seconds(-1), Timestamp::from_nanos(i128::MIN));
+}

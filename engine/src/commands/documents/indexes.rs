@@ -4,7 +4,7 @@ use super::{document, refused};
 use crate::commands::args::{Args, mismatch};
 use crate::commands::replies::{cursor, reply};
 use crate::db::{Database, Documents};
-use crate::documents::options::{DocumentsOptions, IndexSpec};
+use crate::documents::options::{DocumentsOptions, IndexSpec, check_key_path, check_ttl_key};
 use crate::documents::snapshot::DocumentsSnapshot;
 use crate::error::{Error, Result};
 use crate::json::value_of;
@@ -87,17 +87,7 @@ fn parse(json: &Json) -> Result<IndexSpec> {
         expire_after_seconds.map(|e| parse_expire_after(&e, ExpireAfterContext::CreateIndexes)).transpose()?;
     let filter = args.get("partialFilterExpression").map(read_filter).transpose()?;
     if expire_after_seconds.is_some() {
-        match key.as_slice() {
-            [(path, _)] if path == "_id" => {
-                let what = "an index on _id cannot expire documents: choose a field that holds a date";
-                return Err(Error::new(Code::InvalidIndexSpecificationOption, what));
-            }
-            [_] => {}
-            _ => {
-                let what = "a TTL index has one key field: make a separate index for the others";
-                return Err(Error::new(Code::CannotCreateIndex, what));
-            }
-        }
+        check_ttl_key(&key)?;
     }
     Ok(IndexSpec { name, key, expire_after_seconds, filter })
 }
@@ -114,9 +104,7 @@ fn read_key(json: &Json) -> Result<Vec<(String, i32)>> {
     }
     let one = |(path, json): (&String, &Json)| {
         let cannot = |what: String| Err(Error::new(Code::CannotCreateIndex, what));
-        if path.split('.').any(|part| part.is_empty() || part.starts_with('$')) || path.contains('\0') {
-            return cannot(format!("'{}' is not a path that an index can have", path.escape_debug()));
-        }
+        check_key_path(path)?;
         match json {
             Json::String(kind) => {
                 cannot(format!("an index of kind '{kind}' is not possible: the value of a key is 1 or -1"))
@@ -150,22 +138,10 @@ fn add(options: &mut DocumentsOptions, spec: IndexSpec) -> Result<()> {
     if spec.key.as_slice() == [("_id".to_owned(), 1)] && spec.filter.is_none() {
         return Ok(()); // Every document is found by its _id.
     }
-    let is_same = |other: &&IndexSpec| (&other.key, &other.filter) == (&spec.key, &spec.filter);
-    if let Some(same) = options.indexes.iter().find(is_same) {
-        if *same == spec {
-            return Ok(());
-        }
-        let what = format!(
-            "index '{}' has this key and filter already, with another name or another expireAfterSeconds: change it with \
-             collMod, or drop it first",
-            same.name
-        );
-        return Err(Error::new(Code::IndexOptionsConflict, what));
+    if options.indexes.contains(&spec) {
+        return Ok(());
     }
-    if options.indexes.iter().any(|other| other.name == spec.name) {
-        let what = format!("an index named '{}' with another key or filter exists: choose another name", spec.name);
-        return Err(Error::new(Code::IndexKeySpecsConflict, what));
-    }
+    options.indexes.iter().try_for_each(|other| spec.check_beside(other))?;
     options.indexes.push(spec);
     Ok(())
 }

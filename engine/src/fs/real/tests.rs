@@ -121,7 +121,7 @@ fn a_lock_that_is_let_go_is_free_while_a_starting_process_has_its_file_open() {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
     let copy = file.try_clone().unwrap();
     file.try_lock().unwrap();
-    let lock = RealLock { file, process: std::process::id() };
+    let lock = RealLock { file, process: std::process::id(), locked: None };
     assert!(matches!(fs.lock(&path, "process 2"), Err(LockError::Held { .. })));
     drop(lock);
     fs.lock(&path, "process 2").expect("the lock was let go");
@@ -134,7 +134,7 @@ fn a_forked_child_does_not_give_away_the_lock_of_its_parent() {
     let (dir, fs) = disk();
     let path = dir.path().join("LOCK");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
-    let inherited = RealLock { file: file.try_clone().unwrap(), process: std::process::id() + 1 };
+    let inherited = RealLock { file: file.try_clone().unwrap(), process: std::process::id() + 1, locked: None };
     file.try_lock().unwrap();
     drop(inherited);
     assert!(matches!(fs.lock(&path, "process 2"), Err(LockError::Held { .. })));
@@ -179,4 +179,47 @@ fn short_and_interrupted_writes_are_continued_and_an_empty_one_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::WriteZero);
     let error = write_all_at(b"abc", 0, |_, _| Err(io::Error::from(ErrorKind::StorageFull))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StorageFull);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_lock_knows_whether_its_path_names_the_file_that_is_locked() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("LOCK");
+    let lock = fs.lock(&path, "process 1").unwrap();
+    let locked = lock.locked().unwrap();
+    locked.check().unwrap();
+    let forked = LockedFile { process: locked.process + 1, ..locked.clone() };
+    assert_eq!(forked.check().unwrap_err().kind(), ErrorKind::PermissionDenied);
+    fs.remove(&path).unwrap();
+    locked.check().unwrap_err();
+    let other = fs.lock(&path, "process 2").unwrap();
+    locked.check().unwrap_err();
+    other.locked().unwrap().check().unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn no_name_changes_in_a_folder_whose_lock_is_another_one() {
+    use crate::fs::LockedFs;
+    let (dir, fs) = disk();
+    let (path, file) = (dir.path().join("LOCK"), dir.path().join("file"));
+    let lock = fs.lock(&path, "process 1").unwrap();
+    let below: Arc<dyn Fs> = Arc::new(fs);
+    let within = LockedFs::within(&below, lock.as_ref());
+    let mut open = within.create(&file).unwrap();
+    fs.remove(&path).unwrap();
+    let refused = [
+        within.create(&dir.path().join("new")).map(drop),
+        within.open_append(&file, 0).map(drop),
+        within.publish(&file, &dir.path().join("new")),
+        within.remove(&file),
+        within.move_file(&file, &dir.path().join("new")),
+        within.create_dir(&dir.path().join("new")),
+        within.remove_dir(dir.path()),
+    ];
+    assert!(refused.iter().all(Result::is_err), "{refused:?}");
+    assert_eq!(fs.list(dir.path()).unwrap(), ["file"]);
+    open.append(b"a").unwrap();
+    assert_eq!(within.read(&file).unwrap(), b"a");
 }

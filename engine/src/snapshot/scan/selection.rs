@@ -2,7 +2,7 @@
 
 use super::request::{ScanReport, ScanRequest};
 use crate::archive::bounds::may_have_metas;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::segment::bounds::BucketBounds;
 use crate::segment::{Classes, Segment, ordinal_number};
 use crate::snapshot::CollectionSnapshot;
@@ -411,6 +411,7 @@ impl<'a> BucketSelector<'a> {
         let (Some(filter), Some(_)) = (&self.request.meta, &self.snapshot.state.schema.meta) else { return Ok(None) };
         let column = metas();
         let selected = filter.select(&column)?;
+        Error::check_count("MetaFilter::select", selected.len(), column.len())?;
         let wanted = (0..column.len()).map(|i| Some(selected.is_valid(i) && selected.value(i))).collect();
         Ok(Some(wanted))
     }

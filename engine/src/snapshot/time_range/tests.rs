@@ -36,3 +36,12 @@ fn bins_at_the_ends_of_the_longest_ranges_stay_within_them() {
     assert_eq!(bins_at_end((-25, 25), 10, 2, false), (-25, -11));
     assert_eq!(bins_at_end((5, 5), i64::MAX, 3, true), (5, 5));
 }
+
+#[test]
+fn the_first_instant_and_a_width_of_nothing_are_no_failure() {
+    let first = Timestamp::from_nanos(i128::MIN);
+    assert_eq!(stored(Timestamp::EPOCH..first, Precision::Ms), (i64::MAX, i64::MIN));
+    for width in [0, -1, i64::MIN] {
+        assert_eq!(bins_at_end((7, 1234), width, 3, true), (1232, 1234));
+    }
+}
