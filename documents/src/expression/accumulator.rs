@@ -8,6 +8,7 @@ use crate::order::{Number, compare};
 use crate::{Sort, value_key};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Where the figures of a field are among those of a window.
 #[derive(Debug, Default)]
@@ -229,9 +230,10 @@ impl Accumulator {
             (State::Set(set), _) => {
                 if let Some(value) = value {
                     let key = value_key(value.as_raw_bson_ref());
-                    let size = key.len() + 64 + size_of_value(&value);
-                    if set.insert(key, value).is_none() {
-                        self.bytes += size;
+                    // Of equal values the first is kept.
+                    if let Entry::Vacant(place) = set.entry(key) {
+                        self.bytes += place.key().len() + 64 + size_of_value(&value);
+                        place.insert(value);
                     }
                 }
             }
