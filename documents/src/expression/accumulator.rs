@@ -215,7 +215,8 @@ impl Accumulator {
                     Kind::Min | Kind::Max if !is_better(*kind == Kind::Min, &value, known) => return Ok(()),
                     Kind::First if known.is_some() => return Ok(()),
                     Kind::First | Kind::Last => Some(value.unwrap_or(RawBson::Null)),
-                    Kind::MergeObjects => merge_objects("$mergeObjects", &[known.clone(), value])?,
+                    Kind::MergeObjects => merge_objects("$mergeObjects", &[known.clone(), value])
+                        .map_err(|error| ExpressionError { code: 5_911_200, ..error })?,
                     _ => value,
                 };
                 self.bytes = self.bytes - size(known) + size(&value);

@@ -125,6 +125,11 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "p": [{ "$group": { "_id": 1, "a": { "$frob": 1 } } }] }, 15952),
         (rawdoc! { "p": [{ "$limit": 0 }] }, 15958),
         (rawdoc! { "p": [{ "$unwind": "a" }] }, 28818),
+        (rawdoc! { "p": [{ "$count": "" }] }, 40157),
+        (rawdoc! { "p": [{ "$project": { "": 1 } }] }, 40352),
+        (rawdoc! { "p": [{ "$project": { "b": 1, "b.c": 1 } }] }, 31249),
+        (rawdoc! { "p": [{ "$project": { "b.c": 1, "b": 1 } }] }, 31250),
+        (rawdoc! { "p": [{ "$set": { "b.c": 1, "b": 1 } }] }, 40176),
     ] {
         assert_eq!(code(&stages), expected, "{stages:?}");
     }

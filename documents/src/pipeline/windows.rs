@@ -215,7 +215,7 @@ impl Partition<'_> {
     /// The value of the sort of a document: a number, or milliseconds of a date.
     fn positions(&self, of_time: bool) -> Result<Vec<Number>> {
         let by = self.by.ok_or_else(|| wrong(5_339_902, "Range-based bounds require sortBy a single field"))?;
-        let code = if of_time { 5_429_513 } else { 5_429_413 };
+        let code = if of_time { 5_429_513 } else { 5_429_414 };
         self.all(by)?.iter().map(|value| position(value, of_time).ok_or_else(|| misplaced(code, of_time))).collect()
     }
 
