@@ -333,9 +333,9 @@ impl Node {
                 Ok(Some(RawBson::Array(mapped)))
             }
             Node::Filter(input, slot, condition, limit) => {
+                let Some(list) = list::input("$filter", 28651, &input.evaluate(scope)?)? else { return null() };
                 let limit = limit.as_ref().map(|limit| limit.evaluate(scope)).transpose()?.flatten();
                 let limit = limit.map(|limit| list::limit(&limit)).transpose()?.flatten().unwrap_or(usize::MAX);
-                let Some(list) = list::input("$filter", 28651, &input.evaluate(scope)?)? else { return null() };
                 let (mut kept, mut count) = (RawArrayBuf::new(), 0);
                 for element in list {
                     if count == limit {

@@ -8,6 +8,7 @@
 //!    one value, also if it is a list.
 //! 3. An object without the next name yields "missing". An element of a list that is no object yields nothing.
 
+use crate::Code;
 use crate::raw::element::get;
 use bson::RawDocument;
 use bson::raw::{RawArray, RawBsonRef};
@@ -75,6 +76,17 @@ impl fmt::Display for Path {
 fn list_index(name: &str) -> Option<usize> {
     let is_number = name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
     if is_number { name.parse().ok() } else { None }
+}
+
+/// The code of what is wrong with a path of a projection or a sort; `None` if nothing is.
+pub(crate) fn wrong_path(path: &str) -> Option<Code> {
+    match path {
+        "" => Some(Code::Location40352),
+        path if path.ends_with('.') => Some(Code::Location40353),
+        path if path.split('.').any(str::is_empty) => Some(Code::Location15998),
+        path if path.split('.').any(|name| name.starts_with('$')) => Some(Code::Location16410),
+        _ => None,
+    }
 }
 
 /// Takes a value that a path reaches, or `None` where it is missing.

@@ -9,6 +9,7 @@
 
 mod parse;
 
+use crate::order::Number;
 use crate::paths::member;
 use crate::{Filter, Result};
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
@@ -70,10 +71,28 @@ impl Projection {
     /// Reads a projection. An empty one returns documents as they are.
     ///
     /// # Errors
-    /// `BadValue` for inclusions beside exclusions, for a path beside one within it, for values other than numbers,
-    /// booleans, `$slice` and `$elemMatch` (expressions are not available), and for what is no path.
+    /// MongoDB's code for inclusions beside exclusions, for a path beside one within it, for values other than numbers,
+    /// booleans, `$slice` and `$elemMatch` (expressions are not available), and for what is no path; `BadValue` where it has
+    /// none.
     pub fn parse(projection: &RawDocument) -> Result<Projection> {
-        parse::projection(projection)
+        parse::projection(projection, None)
+    }
+
+    /// Reads a projection of `$slice` and `$elemMatch` alone, which leaves all other fields as they are.
+    ///
+    /// # Errors
+    /// As [`Projection::parse`].
+    pub fn of_elements(projection: &RawDocument) -> Result<Projection> {
+        parse::projection(projection, Some(Mode::Exclude))
+    }
+
+    /// Whether this is an argument of a find's `$slice`: a number, or how many to pass over and a number above 0. Any other is an
+    /// argument of the expression of this name.
+    #[must_use]
+    pub fn is_slice(argument: RawBsonRef<'_>) -> bool {
+        let RawBsonRef::Array(list) = argument else { return Number::of(argument).is_some() };
+        let numbers: Vec<_> = list.into_iter().map(|value| value.ok().and_then(Number::of)).collect();
+        matches!(numbers.as_slice(), [Some(_), Some(limit)] if limit.compare(Number::Int(0)).is_gt())
     }
 
     /// Whether it returns documents as they are.

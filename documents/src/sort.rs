@@ -7,7 +7,7 @@
 //! 3. A missing value sorts as null, an empty list before null.
 
 use crate::order::Number;
-use crate::paths::member;
+use crate::paths::{member, wrong_path};
 use crate::{Code, Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{RawArray, RawBsonRef};
@@ -50,8 +50,8 @@ impl Sort {
     /// Reads the sort of a find. An empty one sorts nothing: all keys are equal. `{$natural: 1}` is an empty one.
     ///
     /// # Errors
-    /// `BadValue` for a direction other than 1 and -1, for what is no path, for more than 32 paths, for `{$natural: -1}`, and for
-    /// `$natural` beside paths.
+    /// MongoDB's code for a direction other than 1 and -1 and for what is no path; `BadValue` for more than 32 paths, for
+    /// `{$natural: -1}`, and for `$natural` beside paths.
     pub fn parse(sort: &RawDocument) -> Result<Sort> {
         let Some(direction) = member(sort, NATURAL) else { return Sort::of_paths(sort) };
         if sort.iter().nth(1).is_some() {
@@ -72,13 +72,17 @@ impl Sort {
             let (path, direction) = member.map_err(|error| bad(format!("the sort cannot be read: {error}")))?;
             let path = path.as_str();
             let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-            if names.iter().any(|name| name.is_empty() || name.starts_with('$')) {
-                return Err(bad(format!("'{path}' is not a field's path in a sort")));
+            if let Some(code) = wrong_path(path) {
+                return Err(RuleError::new(code, format!("'{path}' is not a field's path in a sort")));
             }
             let descending = match Number::of(direction).and_then(Number::to_i64) {
                 Some(1) => false,
                 Some(-1) => true,
-                _ => return Err(bad(format!("the direction of '{path}' in a sort must be 1 or -1"))),
+                _ => {
+                    let is_number = Number::of(direction).is_some();
+                    let code = if is_number { Code::Location15975 } else { Code::Location15974 };
+                    return Err(RuleError::new(code, format!("the direction of '{path}' in a sort must be 1 or -1")));
+                }
             };
             Ok(SortPath { names, descending })
         };

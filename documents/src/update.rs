@@ -167,7 +167,8 @@ fn replaced(old: &RawDocument, new: &RawDocument) -> Result<RawDocumentBuf> {
             );
             Err(RuleError::new(Code::ImmutableField, message))
         }
-        _ => Ok(new.to_owned()),
+        (_, Some(id)) => Ok(with_id_first(id, new)),
+        (None, None) => Ok(new.to_owned()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The error type: a code for programs, a kind that says what to do, and a message for people.
 
 use ebbtide_buckets::{BatchError, SegmentError};
+use ebbtide_documents::bson::RawDocument;
 use ebbtide_ttl::{Code, RuleError};
 use std::fmt;
 use std::io;
@@ -33,6 +34,8 @@ pub struct Error {
     code: Code,
     message: String,
     index: Option<usize>,
+    /// The bytes of a document with the `_id` that is taken.
+    taken: Option<Box<[u8]>>,
 }
 
 /// The result of an operation of the engine.
@@ -41,7 +44,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Creates an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Error { code, message: shortened(message.into()), index: None }
+        Error { code, message: shortened(message.into()), index: None, taken: None }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
@@ -110,6 +113,17 @@ impl Error {
     #[must_use]
     pub fn index(&self) -> Option<usize> {
         self.index
+    }
+
+    /// The `_id` that another document has, alone in a document: of [`Code::DuplicateKey`].
+    #[must_use]
+    pub fn taken_id(&self) -> Option<&RawDocument> {
+        self.taken.as_deref().and_then(|bytes| RawDocument::from_bytes(bytes).ok())
+    }
+
+    pub(crate) fn with_taken_id(mut self, id: &RawDocument) -> Self {
+        self.taken = Some(id.as_bytes().into());
+        self
     }
 
     pub(crate) fn with_index(mut self, index: usize) -> Self {

@@ -27,7 +27,8 @@ pub(crate) fn first_batch(
         true => 0,
         false => {
             let owner = command.client.user_name();
-            command.shared.cursors.put(namespace.to_owned(), owner, results, command.shared.now())?
+            let may_idle = command.flag("noCursorTimeout")?.unwrap_or(false);
+            command.shared.cursors.put(namespace.to_owned(), owner, (results, may_idle), command.shared.now())?
         }
     };
     Ok(reply::batch(id, namespace, "firstBatch", &batch))

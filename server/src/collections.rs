@@ -4,7 +4,7 @@ use crate::batches::first_batch;
 use crate::command::{Command, flag, mismatch, missing, refuse_buckets};
 use crate::cursors::List;
 use crate::databases::check_collection;
-use crate::error::{CommandError, Result};
+use crate::error::{CommandError, Result, ServerCode};
 use crate::{json, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bson::rawdoc;
@@ -39,6 +39,25 @@ pub(crate) fn through_engine(command: &Command<'_>) -> Result<RawDocumentBuf> {
         answer.insert("ns".to_owned(), Json::from(command.namespace(collection)));
     }
     Ok(reply::finished(json::to_bson(&answer)?))
+}
+
+pub(crate) fn drop_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let collection = command.collection()?;
+    let database = existing(command, collection)?;
+    let mut answer = json::run(&database, files(command), json::of(command))?;
+    if database.documents(collection).is_ok() {
+        count_id_index(&mut answer, "nIndexesWas");
+    }
+    if command.get("index") == Some(RawBsonRef::String("*")) {
+        answer.insert("msg".to_owned(), Json::from("non-_id indexes dropped for collection"));
+    }
+    Ok(reply::finished(json::to_bson(&answer)?))
+}
+
+/// The index on `_id` counts, as in MongoDB.
+fn count_id_index(answer: &mut Map<String, Json>, name: &str) {
+    let counted = answer.get(name).and_then(Json::as_i64).unwrap_or_default();
+    answer.insert(name.to_owned(), Json::from(counted + 1));
 }
 
 pub(crate) fn create(command: &Command<'_>) -> Result<RawDocumentBuf> {
@@ -107,12 +126,8 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
     if answer.contains_key("createdCollectionAutomatically") {
         answer.insert("createdCollectionAutomatically".to_owned(), Json::from(is_new));
     }
-    // The index on _id counts, as in MongoDB.
     if database.documents(collection).is_ok() {
-        for name in ["numIndexesBefore", "numIndexesAfter"] {
-            let counted = answer.get(name).and_then(Json::as_i64).unwrap_or_default();
-            answer.insert(name.to_owned(), Json::from(counted + 1));
-        }
+        ["numIndexesBefore", "numIndexesAfter"].into_iter().for_each(|name| count_id_index(&mut answer, name));
     }
     Ok(reply::finished(json::to_bson(&answer)?))
 }
@@ -180,9 +195,22 @@ fn batch_of(mut reply: Map<String, Json>) -> Vec<Map<String, Json>> {
 pub(crate) fn batch_size(command: &Command<'_>) -> Result<Option<u64>> {
     let Some(cursor) = command.document("cursor")? else { return Ok(None) };
     let size = cursor.get("batchSize").ok().flatten();
-    let wrong = || CommandError::new(Code::BadValue, "batchSize must be a whole number, 0 or more");
-    size.map(|size| ebbtide_documents::whole_number(size).and_then(|n| u64::try_from(n).ok()).ok_or_else(wrong))
-        .transpose()
+    if let Some((unknown, _)) = cursor.iter().filter_map(std::result::Result::ok).find(|(name, _)| *name != "batchSize")
+    {
+        let shown: String = unknown.as_str().chars().take(60).collect();
+        return Err(CommandError::new(
+            Code::IDLUnknownField,
+            format!("unknown option '{}' of cursor", shown.escape_debug()),
+        ));
+    }
+    let whole = |size| {
+        let wrong = || CommandError::new(Code::BadValue, "batchSize must be a whole number, 0 or more");
+        let whole = ebbtide_documents::whole_number(size).ok_or_else(wrong)?;
+        let negative =
+            || CommandError::of_server(ServerCode::Location51024, format!("batchSize must be 0 or more, not {whole}"));
+        u64::try_from(whole).map_err(|_| negative())
+    };
+    size.map(whole).transpose()
 }
 
 pub(crate) fn list_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {

@@ -279,7 +279,13 @@ impl<'a> Command<'a> {
     /// A whole number from 0.
     pub(crate) fn count(&self, option: &str) -> Result<Option<u64>> {
         let Some(whole) = self.whole(option)? else { return Ok(None) };
-        let negative = || CommandError::new(Code::BadValue, format!("{option} must be 0 or more, not {whole}"));
+        let negative = || {
+            let what = format!("{option} must be 0 or more, not {whole}");
+            match option {
+                "maxTimeMS" => CommandError::new(Code::BadValue, what),
+                _ => CommandError::of_server(ServerCode::Location51024, what),
+            }
+        };
         u64::try_from(whole).map(Some).map_err(|_| negative())
     }
 
@@ -329,7 +335,7 @@ impl<'a> Command<'a> {
     pub(crate) fn refuse(&self, options: &[&str]) -> Result<()> {
         let asks = |option: &&&str| match self.get(option) {
             None | Some(RawBsonRef::Boolean(false)) => false,
-            Some(RawBsonRef::Document(document)) => !document.is_empty(),
+            Some(RawBsonRef::Document(document)) => !document.is_empty() && !is_simple(document),
             Some(_) => true,
         };
         match options.iter().find(asks) {
@@ -340,6 +346,14 @@ impl<'a> Command<'a> {
             }
         }
     }
+}
+
+/// Whether it is the collation that compares bytes, which is that of all collections.
+pub(crate) fn is_simple(collation: &RawDocument) -> bool {
+    let mut members = collation.iter();
+    let first = members.next().and_then(std::result::Result::ok);
+    first.is_some_and(|(name, value)| name.as_str() == "locale" && value == RawBsonRef::String("simple"))
+        && members.next().is_none()
 }
 
 pub(crate) fn flag(option: &str, value: RawBsonRef<'_>) -> Result<bool> {

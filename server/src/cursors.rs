@@ -1,7 +1,7 @@
 //! Cursors: results that a client fetches batch by batch.
 //!
 //! A cursor keeps its snapshot, and with it files on disk. It is closed when it ends, when its client closes it, when it was not
-//! used for a while, and when it has become too old.
+//! used for a while (unless `noCursorTimeout` was asked for), and when it has become too old.
 
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result, ServerCode};
@@ -83,6 +83,8 @@ struct Cursor {
     owner: Option<String>,
     /// Nothing while a getMore has it.
     results: Option<Box<dyn Results>>,
+    /// Whether it is closed only when it has become too old.
+    may_idle: bool,
     made: Duration,
     used: Duration,
 }
@@ -129,7 +131,7 @@ impl Cursors {
     pub(crate) fn reap(&self, now: Duration) {
         let is_over = |cursor: &Cursor| {
             let (idle, age) = (now.saturating_sub(cursor.used), now.saturating_sub(cursor.made));
-            cursor.results.is_some() && (idle >= self.idle_max || age >= self.lifetime_max)
+            cursor.results.is_some() && ((idle >= self.idle_max && !cursor.may_idle) || age >= self.lifetime_max)
         };
         let mut open = self.open.lock();
         let over: Vec<i64> = open.iter().filter(|(_, cursor)| is_over(cursor)).map(|(id, _)| *id).collect();
@@ -139,12 +141,12 @@ impl Cursors {
         self.timed_out.fetch_add(closed.len() as u64, Ordering::Relaxed);
     }
 
-    /// Keeps results for the one who asked for them; their number.
+    /// Keeps results for the one who asked for them; their number. The flag says that they may idle.
     pub(crate) fn put(
         &self,
         namespace: String,
         owner: Option<String>,
-        results: Box<dyn Results>,
+        (results, may_idle): (Box<dyn Results>, bool),
         now: Duration,
     ) -> Result<i64> {
         let mut open = self.open.lock();
@@ -158,7 +160,7 @@ impl Cursors {
         while open.contains_key(&id) {
             id = fresh();
         }
-        open.insert(id, Cursor { namespace, owner, results: Some(results), made: now, used: now });
+        open.insert(id, Cursor { namespace, owner, results: Some(results), may_idle, made: now, used: now });
         Ok(id)
     }
 

@@ -33,6 +33,14 @@ pub(crate) fn check_collection(name: &str) -> Result<()> {
         let what = format!("{PROFILE} has the records of the profiler: it cannot be written to");
         return Err(CommandError::new(Code::InvalidNamespace, what));
     }
+    if name.starts_with("system.") && name != "system.js" {
+        let shown: String = name.chars().take(60).collect();
+        let what = format!(
+            "the name '{}' is not allowed: names that begin with 'system.' are MongoDB's",
+            shown.escape_debug()
+        );
+        return Err(CommandError::new(Code::InvalidNamespace, what));
+    }
     if !name.starts_with(UNFINISHED) {
         return Ok(());
     }

@@ -34,7 +34,7 @@ const HANDLERS: &[Handler] = &[
     Handler::new("distinct", Read, read::DISTINCT, read::distinct),
     Handler::open("drop", Admin, profile::drop_collection),
     Handler::new("dropDatabase", Admin, &[], collections::drop_database),
-    Handler::open("dropIndexes", Admin, collections::through_engine),
+    Handler::open("dropIndexes", Admin, collections::drop_indexes),
     Handler::quick("endSessions", Read, &[], handshake::nothing),
     Handler::new("explain", Read, &["verbosity"], explain::explain),
     Handler::quick("find", Read, read::FIND, read::find),

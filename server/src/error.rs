@@ -1,5 +1,7 @@
 //! Errors of commands, and why a server does not start.
 
+use crate::shell;
+use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use ebbtide::ErrorKind;
 use ebbtide_documents::ExpressionError;
@@ -31,7 +33,7 @@ impl From<ebbtide::Error> for Failure {
 }
 
 /// Why a command was refused: MongoDB's number and name, and a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CommandError {
     pub(crate) code: i32,
     pub(crate) name: String,
@@ -40,6 +42,8 @@ pub(crate) struct CommandError {
     pub(crate) index: Option<usize>,
     /// Whether it is about what was asked, and not about the server's state.
     pub(crate) is_mistake: bool,
+    /// The `_id` that another document has.
+    key_value: Option<Box<RawDocumentBuf>>,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, CommandError>;
@@ -49,7 +53,7 @@ pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 pub(crate) enum ServerCode {
     /// Documents within documents, beyond what is read.
     Overflow = 15,
-    /// More writes in one command than are read.
+    /// More writes in one command than are read, or none.
     InvalidLength = 16,
     /// A document that is not BSON.
     InvalidBSON = 22,
@@ -71,6 +75,8 @@ pub(crate) enum ServerCode {
     IngressRequestRateLimitExceeded = 462,
     /// The cursor serves another getMore.
     CursorInUse = 12051,
+    /// A number below 0 where one from 0 is needed.
+    Location51024 = 51024,
 }
 
 impl CommandError {
@@ -80,22 +86,46 @@ impl CommandError {
 
     pub(crate) fn of_server(code: ServerCode, message: impl Into<String>) -> Self {
         let name = format!("{code:?}");
-        CommandError { code: code as i32, name, message: message.into(), index: None, is_mistake: true }
+        CommandError {
+            code: code as i32,
+            name,
+            message: message.into(),
+            index: None,
+            is_mistake: true,
+            key_value: None,
+        }
+    }
+
+    /// An error of a write to a namespace: what MongoDB says of an `_id` that is taken, since programs look for its words.
+    pub(crate) fn of_write(error: ebbtide::Error, namespace: &str) -> Self {
+        let Some(key) = error.taken_id() else { return error.into() };
+        let what =
+            format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {}", shell::object(key));
+        let error = ebbtide::Error::new(Code::DuplicateKey, what);
+        CommandError { key_value: Some(Box::new(key.to_owned())), ..error.into() }
     }
 
     /// The reply to a command that was refused.
     pub(crate) fn reply(&self) -> RawDocumentBuf {
-        rawdoc! { "ok": 0.0, "errmsg": self.message.as_str(), "code": self.code, "codeName": self.name.as_str() }
+        let (message, name) = (self.message.as_str(), self.name.as_str());
+        let mut reply = rawdoc! { "ok": 0.0, "errmsg": message, "code": self.code, "codeName": name };
+        self.append_key(&mut reply);
+        reply
+    }
+
+    fn append_key(&self, to: &mut RawDocumentBuf) {
+        if let Some(key) = &self.key_value {
+            to.append(cstr!("keyPattern"), rawdoc! { "_id": 1 });
+            to.append(cstr!("keyValue"), &**key);
+        }
     }
 
     /// The error as one of `writeErrors`.
     fn write_error(&self, index: usize) -> RawDocumentBuf {
         let index = i32::try_from(index).unwrap_or(i32::MAX);
         let mut error = rawdoc! { "index": index, "code": self.code };
-        if self.code == Code::DuplicateKey.number() {
-            error.append(bson::raw::cstr!("keyPattern"), rawdoc! { "_id": 1 });
-        }
-        error.append(bson::raw::cstr!("errmsg"), self.message.as_str());
+        self.append_key(&mut error);
+        error.append(cstr!("errmsg"), self.message.as_str());
         error
     }
 }
@@ -113,6 +143,7 @@ impl From<ebbtide::Error> for CommandError {
             message: error.to_string(),
             index: error.index(),
             is_mistake: error.kind() == ErrorKind::Invalid,
+            key_value: error.taken_id().map(|key| Box::new(key.to_owned())),
         }
     }
 }
@@ -125,6 +156,7 @@ impl From<RuleError> for CommandError {
 
 impl From<ExpressionError> for CommandError {
     fn from(error: ExpressionError) -> Self {
-        CommandError { code: error.code, name: error.name(), message: error.message, index: None, is_mistake: true }
+        let name = error.name();
+        CommandError { code: error.code, name, message: error.message, index: None, is_mistake: true, key_value: None }
     }
 }

@@ -63,6 +63,7 @@ mod scram;
 mod serve;
 mod settings;
 mod shared;
+mod shell;
 mod source;
 mod sql;
 mod tls;

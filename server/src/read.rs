@@ -11,7 +11,7 @@ use crate::piped::{Piped, READ_BYTES};
 use crate::reply::empty;
 use crate::source::{Source, check_hint, plan_of};
 use crate::{aggregate, groups, profile, reply};
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
 use ebbtide_documents::{Distinct, Filter, Pipeline, Projection, Purpose, Sort, has_expressions, whole_number};
@@ -40,17 +40,8 @@ pub(crate) const FIND: &[&str] = &[
     "noCursorTimeout",
     "oplogReplay",
 ];
-const FIND_REFUSED: &[&str] = &[
-    "collation",
-    "min",
-    "max",
-    "returnKey",
-    "showRecordId",
-    "tailable",
-    "awaitData",
-    "noCursorTimeout",
-    "oplogReplay",
-];
+const FIND_REFUSED: &[&str] =
+    &["collation", "min", "max", "returnKey", "showRecordId", "tailable", "awaitData", "oplogReplay"];
 pub(crate) const COUNT: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
 pub(crate) const DISTINCT: &[&str] = &["key", "query", "hint", "collation"];
 
@@ -60,6 +51,7 @@ fn document_or_empty<'a>(command: &Command<'a>, option: &str) -> Result<&'a RawD
 
 pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(FIND_REFUSED)?;
+    check_name(command)?;
     check_hint(command, command.get("hint"))?;
     let constants = command.constants()?;
     let filter = document_or_empty(command, "filter")?;
@@ -67,40 +59,35 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let projection = document_or_empty(command, "projection")?;
     let skip = command.count("skip")?.unwrap_or(0);
     let limit = command.count("limit")?.filter(|limit| *limit > 0);
-    let by_stages = |projection: &RawDocument| {
+    // What is computed is computed by a stage.
+    let computed = computes(projection).then(|| Computed::of(projection)).transpose()?;
+    let by_stages = || {
         let mut stages = matching(filter, sort, skip, limit)?;
-        let chosen = match computes(projection) {
-            true => {
-                stages.push(rawdoc! { "$project": projection.to_owned() });
-                None
-            }
-            false => Some(Projection::parse(projection)?),
+        if let Some(computed) = &computed {
+            stages.push(rawdoc! { "$project": computed.stage.clone() });
+        }
+        let chosen = match &computed {
+            Some(computed) => computed.elements.clone(),
+            None => Projection::parse(projection)?,
         };
         let results = Box::new(block_in_place(|| aggregate::piped(command, &stages))?);
-        match chosen.filter(|projection| !projection.is_whole()) {
-            Some(projection) => answer_find(command, Box::new(Projected { results, projection })),
-            None => answer_find(command, results),
-        }
+        answer_find(command, projected(results, chosen))
     };
     if has_expressions(filter) {
-        return by_stages(projection);
+        return by_stages();
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
-    // What is computed is computed by a stage.
-    let computed = match computes(projection) {
-        true => {
-            let project = RawArrayBuf::from_iter([rawdoc! { "$project": projection.to_owned() }]);
-            Some(Pipeline::parse_with(&project, &constants)?)
-        }
-        false => None,
+    let pipeline = |computed: &Computed| {
+        let project = RawArrayBuf::from_iter([rawdoc! { "$project": computed.stage.clone() }]);
+        Pipeline::parse_with(&project, &constants)
     };
-    let whole = projection;
+    let pipeline = computed.as_ref().map(pipeline).transpose()?;
     let projection = if computed.is_some() { empty() } else { projection };
     let mut results: Box<dyn Results> = match source {
         Source::Measurements(snapshot) => {
             let sort_bytes_max = command.shared.settings.statement_bytes_max;
-            let Some(query) = asked(filter)? else { return by_stages(whole) };
+            let Some(query) = asked(filter)? else { return by_stages() };
             let query = query.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
             let names_series = query.names_series(snapshot.schema());
             let plan = || Measurements::new(snapshot, query);
@@ -120,8 +107,8 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             }
         }
     };
-    if let Some(pipeline) = computed {
-        results = Box::new(Piped::over(command, results, &pipeline)?);
+    if let (Some(pipeline), Some(computed)) = (pipeline, computed) {
+        results = projected(Box::new(Piped::over(command, results, &pipeline)?), computed.elements);
     }
     answer_find(command, results)
 }
@@ -164,6 +151,58 @@ pub(crate) fn matching(filter: &RawDocument, sort: &RawDocument, skip: u64, limi
     Ok(stages)
 }
 
+/// A projection that computes something, in two steps.
+struct Computed {
+    /// What a `$project` does.
+    stage: RawDocumentBuf,
+    /// The `$slice` and `$elemMatch` of a find, which choose elements of what the stage keeps.
+    elements: Projection,
+}
+
+impl Computed {
+    fn of(projection: &RawDocument) -> Result<Computed> {
+        let mut elements = RawDocumentBuf::new();
+        let stage = without_elements("", projection, &mut elements);
+        Ok(Computed { stage, elements: Projection::of_elements(&elements)? })
+    }
+}
+
+/// A projection with whole lists where elements of them are chosen; how these are chosen is added to `elements`.
+fn without_elements(prefix: &str, projection: &RawDocument, elements: &mut RawDocumentBuf) -> RawDocumentBuf {
+    let mut stage = RawDocumentBuf::new();
+    for (name, value) in projection.iter().filter_map(std::result::Result::ok) {
+        let path = format!("{prefix}{name}");
+        let members = match value {
+            RawBsonRef::Document(object) => object.iter().filter_map(std::result::Result::ok).take(2).collect(),
+            _ => Vec::new(),
+        };
+        match (value, members.as_slice()) {
+            (_, [(operator, argument)]) if *operator == "$slice" && Projection::is_slice(*argument) => {
+                stage.append(name, 1);
+            }
+            // As what is computed it comes in the order in which it is written.
+            (_, [(operator, _)]) if *operator == "$elemMatch" => stage.append(name, format!("${path}")),
+            (RawBsonRef::Document(inner), [(first, _), ..]) if !first.as_str().starts_with('$') => {
+                stage.append(name, without_elements(&format!("{path}."), inner, elements));
+                continue;
+            }
+            _ => {
+                stage.append(name, value);
+                continue;
+            }
+        }
+        if let Ok(path) = CString::try_from(path) {
+            elements.append(path, value);
+        }
+    }
+    stage
+}
+
+/// The results with a find's projection.
+fn projected(results: Box<dyn Results>, projection: Projection) -> Box<dyn Results> {
+    if projection.is_whole() { results } else { Box::new(Projected { results, projection }) }
+}
+
 /// Results of a pipeline, with a find's projection.
 struct Projected {
     results: Box<dyn Results>,
@@ -184,13 +223,13 @@ impl Results for Projected {
 /// Whether a projection computes something, beyond what `$slice` and `$elemMatch` choose.
 fn computes(projection: &RawDocument) -> bool {
     projection.iter().filter_map(std::result::Result::ok).any(|(_, value)| match value {
-        RawBsonRef::Document(object) => object.iter().filter_map(std::result::Result::ok).any(|(name, inner)| {
-            let is_operator = name.as_str().starts_with('$');
-            match is_operator {
-                true => !matches!(name.as_str(), "$slice" | "$elemMatch" | "$meta"),
-                false => matches!(inner, RawBsonRef::Document(_) | RawBsonRef::String(_) | RawBsonRef::Array(_)),
-            }
-        }),
+        RawBsonRef::Document(object) => match object.iter().next() {
+            Some(Ok((name, argument))) if name.as_str().starts_with('$') => match name.as_str() {
+                "$slice" => !Projection::is_slice(argument),
+                name => !matches!(name, "$elemMatch" | "$meta"),
+            },
+            _ => computes(object),
+        },
         RawBsonRef::String(_) | RawBsonRef::Array(_) => true,
         _ => false,
     })
@@ -200,8 +239,17 @@ pub(crate) fn count(command: &Command<'_>) -> Result<RawDocumentBuf> {
     block_in_place(|| counted(command))
 }
 
+/// Refuses a name that no collection can have.
+fn check_name(command: &Command<'_>) -> Result<()> {
+    if !command.collection()?.contains('$') {
+        return Ok(());
+    }
+    Err(CommandError::new(Code::InvalidNamespace, "the name of a collection must not hold '$'"))
+}
+
 fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["collation"])?;
+    check_name(command)?;
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     // A negative limit means its magnitude, as in MongoDB.

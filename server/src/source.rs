@@ -73,7 +73,14 @@ pub(crate) fn wrong_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) ->
     };
     let wrong = match hint? {
         RawBsonRef::String("$natural") => return None,
-        RawBsonRef::Document(key) if key.is_empty() || key.get("$natural").is_ok_and(|n| n.is_some()) => return None,
+        RawBsonRef::Document(key) if key.is_empty() => return None,
+        RawBsonRef::Document(key) if key.get("$natural").is_ok_and(|n| n.is_some()) => {
+            let direction = key.get("$natural").ok().flatten().and_then(ebbtide_documents::whole_number);
+            if direction == Some(1) {
+                return None;
+            }
+            "a hint of $natural must be 1: for the other direction sort by a field, as in {_id: -1}"
+        }
         name @ RawBsonRef::String(_) if is_named("name", name) => return None,
         key @ RawBsonRef::Document(_) if is_named("key", key) => return None,
         RawBsonRef::String(_) | RawBsonRef::Document(_) => {

@@ -4,8 +4,8 @@
 //! their exceptions. What is wrong with the server, as a full disk, is an error of the command.
 
 use crate::collections::ensure_collection;
-use crate::command::{Command, flag, mismatch, missing};
-use crate::error::{CommandError, Result, write_errors};
+use crate::command::{Command, flag, is_simple, mismatch, missing};
+use crate::error::{CommandError, Result, ServerCode, write_errors};
 use crate::reply;
 use crate::shared::add;
 use crate::source::{check_hint, plan_of_documents, wrong_hint};
@@ -81,7 +81,7 @@ fn first_query<'a>(list: &[&'a RawDocument]) -> Option<&'a RawDocument> {
 }
 
 /// The reply to several writes.
-fn answer(outcome: WriteOutcome, counts_modified: bool) -> RawDocumentBuf {
+fn answer(command: &Command<'_>, outcome: WriteOutcome, counts_modified: bool) -> Result<RawDocumentBuf> {
     let mut reply = rawdoc! { "n": reply::count(outcome.n) };
     if counts_modified {
         reply.append(cstr!("nModified"), reply::count(outcome.modified));
@@ -95,9 +95,10 @@ fn answer(outcome: WriteOutcome, counts_modified: bool) -> RawDocumentBuf {
         }
         reply.append(cstr!("upserted"), &upserted);
     }
-    let refused: Vec<(usize, CommandError)> =
-        outcome.refused.into_iter().map(|(index, error)| (index, error.into())).collect();
-    with_errors(reply, &refused)
+    let namespace = command.namespace(command.collection()?);
+    let of_write = |(index, error)| (index, CommandError::of_write(error, &namespace));
+    let refused: Vec<(usize, CommandError)> = outcome.refused.into_iter().map(of_write).collect();
+    Ok(with_errors(reply, &refused))
 }
 
 fn with_errors(mut reply: RawDocumentBuf, refused: &[(usize, CommandError)]) -> RawDocumentBuf {
@@ -147,7 +148,7 @@ impl<'a> One<'a> {
     fn refused(&self, options: &[&str]) -> Option<ebbtide::Error> {
         let asks = |option: &&&str| match self.get(option) {
             None | Some(RawBsonRef::Null) => false,
-            Some(RawBsonRef::Document(document)) => !document.is_empty(),
+            Some(RawBsonRef::Document(document)) => !document.is_empty() && !is_simple(document),
             Some(RawBsonRef::Array(list)) => !list.is_empty(),
             Some(_) => true,
         };
@@ -157,17 +158,23 @@ impl<'a> One<'a> {
     }
 }
 
+/// Refuses a write of nothing.
+fn refuse_none(list: &str, writes: &[&RawDocument]) -> Result<()> {
+    match writes.is_empty() {
+        true => Err(CommandError::of_server(ServerCode::InvalidLength, format!("{list} is empty: give at least one"))),
+        false => Ok(()),
+    }
+}
+
 pub(crate) fn insert(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let documents = command.list("documents")?;
-    if documents.is_empty() {
-        return Err(CommandError::new(Code::BadValue, "documents is empty: give at least one document"));
-    }
+    refuse_none("documents", &documents)?;
     let ordered = command.flag("ordered")?.unwrap_or(true);
     add(&command.shared.counters.inserts, documents.len() as u64);
     match target(command, true)? {
         Target::Documents(target) => {
             let documents = documents.into_iter().map(|document| Ok(document.to_owned())).collect();
-            Ok(answer(target.insert_many(documents, ordered)?, false))
+            answer(command, target.insert_many(documents, ordered)?, false)
         }
         Target::Measurements(target) => insert_measurements(&target, &documents, ordered),
         Target::Missing => {
@@ -214,6 +221,7 @@ fn one_update(
 pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["let"])?;
     let updates = command.list("updates")?;
+    refuse_none("updates", &updates)?;
     let ordered = command.flag("ordered")?.unwrap_or(true);
     let creates = updates.iter().any(|update| {
         let upsert = update.get("upsert").ok().flatten();
@@ -225,13 +233,13 @@ pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let target = target(command, creates)?;
     note_plan(command, &target, first);
     match target {
-        Target::Documents(target) => Ok(answer(target.update_many(updates, ordered)?, true)),
+        Target::Documents(target) => answer(command, target.update_many(updates, ordered)?, true),
         Target::Measurements(_) => Ok(with_errors(rawdoc! { "n": 0, "nModified": 0 }, &[(0, for_documents("update"))])),
         Target::Missing => {
             // Nothing matches, and still what is wrong is told.
             let refused = updates.into_iter().enumerate().filter_map(|(index, one)| Some((index, one.err()?)));
             let refused = refused.take(if ordered { 1 } else { usize::MAX }).collect();
-            Ok(answer(WriteOutcome { refused, ..WriteOutcome::default() }, true))
+            answer(command, WriteOutcome { refused, ..WriteOutcome::default() }, true)
         }
     }
 }
@@ -271,6 +279,7 @@ fn one_delete<'a>(
 pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["let"])?;
     let deletes = command.list("deletes")?;
+    refuse_none("deletes", &deletes)?;
     let ordered = command.flag("ordered")?.unwrap_or(true);
     let first = first_query(&deletes);
     let read = deletes.iter().enumerate().map(|(index, delete)| one_delete(command, index, delete));
@@ -286,11 +295,11 @@ pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
             });
             let requests: Vec<_> = requests.collect();
             if let Target::Documents(target) = target {
-                return Ok(answer(target.delete_many(requests, ordered)?, false));
+                return answer(command, target.delete_many(requests, ordered)?, false);
             }
             let refused = requests.into_iter().enumerate().filter_map(|(index, one)| Some((index, one.err()?)));
             let refused = refused.take(if ordered { 1 } else { usize::MAX }).collect();
-            Ok(answer(WriteOutcome { refused, ..WriteOutcome::default() }, false))
+            answer(command, WriteOutcome { refused, ..WriteOutcome::default() }, false)
         }
     }
 }
@@ -344,7 +353,10 @@ pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let target = target(command, upsert)?;
     note_plan(command, &target, command.document("query")?);
     let done = match target {
-        Target::Documents(target) => target.find_and_modify(request)?,
+        Target::Documents(target) => {
+            let namespace = command.namespace(command.collection()?);
+            target.find_and_modify(request).map_err(|error| CommandError::of_write(error, &namespace))?
+        }
         Target::Measurements(_) => return Err(for_documents("findAndModify")),
         Target::Missing => ebbtide::FoundAndModified { value: None, updated_existing: false, upserted: None },
     };

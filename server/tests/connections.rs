@@ -152,10 +152,12 @@ async fn one_database_refuses_writes_under_other_names() {
 async fn a_cursor_ends_when_it_idles_or_is_too_old() {
     let idles = Settings { cursor_idle_max: Duration::ZERO, ..Settings::default() };
     let ages = Settings { cursor_lifetime_max: Duration::ZERO, ..Settings::default() };
-    for settings in [idles, ages] {
+    for (settings, may_idle) in [(idles, true), (ages, false)] {
         let running = running(settings).await;
         let mut stream = ping(running.address).await;
         ask(&mut stream, &rawdoc! { "insert": "c", "$db": "db", "documents": [{}, {}, {}] }).await;
+        let kept = rawdoc! { "find": "c", "$db": "db", "batchSize": 1, "noCursorTimeout": true };
+        let kept = ask(&mut stream, &kept).await.get_document("cursor").unwrap().get_i64("id").unwrap();
         let found = ask(&mut stream, &rawdoc! { "find": "c", "$db": "db", "batchSize": 1 }).await;
         let id = found.get_document("cursor").unwrap().get_i64("id").unwrap();
         assert_ne!(id, 0);
@@ -178,6 +180,9 @@ async fn a_cursor_ends_when_it_idles_or_is_too_old() {
             }
             ask(&mut stream, &rawdoc! { "killCursors": "c", "cursors": [open], "$db": "db" }).await;
         }
+        // What was asked not to time out is closed by its age alone.
+        let more = ask(&mut stream, &rawdoc! { "getMore": kept, "collection": "c", "$db": "db" }).await;
+        assert_eq!(more.get_f64("ok").unwrap() == 1.0, may_idle, "{more:?}");
         running.server.stop().await.unwrap();
     }
 }

@@ -76,6 +76,38 @@ codes! {
     AmbiguousIndexKeyPattern = 181,
     /// An option that this kind of index does not have.
     InvalidIndexSpecificationOption = 197,
+    /// A path whose names may not be empty has an empty one.
+    Location15998 = 15998,
+    /// A direction of a sort that is no number.
+    Location15974 = 15974,
+    /// A direction of a sort other than 1 and -1.
+    Location15975 = 15975,
+    /// A name of a path that starts with `$`.
+    Location16410 = 16410,
+    /// A projection of a path within one that it names.
+    Location31249 = 31249,
+    /// A projection of a path that it names already.
+    Location31250 = 31250,
+    /// A field that is included where others are left out.
+    Location31253 = 31253,
+    /// A field that is left out where others are included.
+    Location31254 = 31254,
+    /// `$elemMatch` of a projection without an object.
+    Location31274 = 31274,
+    /// `$elemMatch` of a projection below the top level.
+    Location31275 = 31275,
+    /// An operator that projections do not have.
+    Location31325 = 31325,
+    /// An empty path.
+    Location40352 = 40352,
+    /// A path that ends with a dot.
+    Location40353 = 40353,
+    /// A regular expression that cannot be used.
+    Location51091 = 51091,
+    /// An option that regular expressions do not have.
+    Location51108 = 51108,
+    /// An empty object in a projection.
+    Location51270 = 51270,
     /// Another document has this `_id`.
     DuplicateKey = 11000,
     /// An option that is not known.

@@ -256,7 +256,7 @@ impl Filter {
     }
 
     /// Paths below a top-level field, each with scalars: every document that matches has one of these scalars there, or a list with
-    /// one of them.
+    /// one of them. Paths with numbers, which may be elements of lists, are left out.
     #[must_use]
     pub fn candidates(&self, field: &str) -> Vec<(Vec<String>, Vec<Value>)> {
         let candidates = |part: &Node| {
@@ -268,7 +268,8 @@ impl Filter {
             };
             let scalars = values.iter().all(|v| !matches!(v, Value::Null | Value::Object(_) | Value::Array(_)));
             let (first, below) = path.split_first()?;
-            (scalars && first == field).then(|| (below.to_vec(), values.to_vec()))
+            let of_names = below.iter().all(|name| matching::list_index(name).is_none());
+            (scalars && of_names && first == field).then(|| (below.to_vec(), values.to_vec()))
         };
         self.parts().iter().filter_map(candidates).collect()
     }

@@ -8,6 +8,7 @@ use crate::order::{Number, compare};
 use crate::{Sort, value_key};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Where the figures of a field are among those of a window.
 #[derive(Debug, Default)]
@@ -214,7 +215,8 @@ impl Accumulator {
                     Kind::Min | Kind::Max if !is_better(*kind == Kind::Min, &value, known) => return Ok(()),
                     Kind::First if known.is_some() => return Ok(()),
                     Kind::First | Kind::Last => Some(value.unwrap_or(RawBson::Null)),
-                    Kind::MergeObjects => merge_objects("$mergeObjects", &[known.clone(), value])?,
+                    Kind::MergeObjects => merge_objects("$mergeObjects", &[known.clone(), value])
+                        .map_err(|error| ExpressionError { code: 5_911_200, ..error })?,
                     _ => value,
                 };
                 self.bytes = self.bytes - size(known) + size(&value);
@@ -229,9 +231,10 @@ impl Accumulator {
             (State::Set(set), _) => {
                 if let Some(value) = value {
                     let key = value_key(value.as_raw_bson_ref());
-                    let size = key.len() + 64 + size_of_value(&value);
-                    if set.insert(key, value).is_none() {
-                        self.bytes += size;
+                    // Of equal values the first is kept.
+                    if let Entry::Vacant(place) = set.entry(key) {
+                        self.bytes += place.key().len() + 64 + size_of_value(&value);
+                        place.insert(value);
                     }
                 }
             }

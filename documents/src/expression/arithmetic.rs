@@ -70,16 +70,60 @@ fn combine(
     doubles: fn(f64, f64) -> f64,
     decimals: fn(Decimal, Decimal) -> Decimal,
 ) -> Option<RawBson> {
-    let wider = width(a).max(width(b));
     let (x, y) = (Number::of(a.as_raw_bson_ref())?, Number::of(b.as_raw_bson_ref())?);
-    Some(match (x, y, wider) {
-        (_, _, Width::Decimal) => RawBson::Decimal128(decimals(decimal_of(x), decimal_of(y)).encode()),
-        (Number::Int(i), Number::Int(j), _) => match ints(i, j) {
-            Some(result) => whole(result, wider),
-            None => RawBson::Double(doubles(real_of(x), real_of(y))),
-        },
-        _ => RawBson::Double(doubles(real_of(x), real_of(y))),
+    Some(match computed(x, y, ints, doubles, decimals) {
+        Number::Int(i) => whole(i, width(a).max(width(b))),
+        Number::Double(d) => RawBson::Double(d),
+        Number::Decimal(d) => RawBson::Decimal128(d.encode()),
     })
+}
+
+/// Computes with decimals if one of the numbers is one, and with integers if both are and the result fits.
+fn computed(
+    x: Number,
+    y: Number,
+    ints: fn(i64, i64) -> Option<i64>,
+    doubles: fn(f64, f64) -> f64,
+    decimals: fn(Decimal, Decimal) -> Decimal,
+) -> Number {
+    let of_doubles = || Number::Double(doubles(real_of(x), real_of(y)));
+    match (x, y) {
+        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => Number::Decimal(decimals(decimal_of(x), decimal_of(y))),
+        (Number::Int(i), Number::Int(j)) => ints(i, j).map_or_else(of_doubles, Number::Int),
+        _ => of_doubles(),
+    }
+}
+
+fn without(a: Decimal, b: Decimal) -> Decimal {
+    a.add(b.multiply(Decimal::from_i64(-1)))
+}
+
+impl Number {
+    pub(crate) fn plus(self, other: Number) -> Number {
+        computed(self, other, i64::checked_add, |a, b| a + b, Decimal::add)
+    }
+
+    pub(crate) fn minus(self, other: Number) -> Number {
+        computed(self, other, i64::checked_sub, |a, b| a - b, without)
+    }
+
+    pub(crate) fn times(self, other: Number) -> Number {
+        computed(self, other, i64::checked_mul, |a, b| a * b, Decimal::multiply)
+    }
+
+    /// The quotient, which is no integer.
+    pub(crate) fn over(self, other: Number) -> Number {
+        computed(self, other, |_, _| None, |a, b| a / b, Decimal::divide)
+    }
+
+    /// The number as a value: an integer as int64.
+    pub(crate) fn value(self) -> RawBson {
+        match self {
+            Number::Int(i) => RawBson::Int64(i),
+            Number::Double(d) => RawBson::Double(d),
+            Number::Decimal(d) => RawBson::Decimal128(d.encode()),
+        }
+    }
 }
 
 /// The sum of two numbers; nothing for other values.
@@ -162,10 +206,7 @@ pub(super) fn subtract(_: &'static str, values: &[Value]) -> Result<Value> {
             let millis = millis.ok_or_else(|| wrong(15, "date overflow in $subtract".to_owned()))?;
             Ok(Some(RawBson::DateTime(DateTime::from_millis(millis))))
         }
-        (a, b) => {
-            let minus = |a: Decimal, b: Decimal| a.add(b.multiply(Decimal::from_i64(-1)));
-            combine(a, b, i64::checked_sub, |a, b| a - b, minus).map(Some).ok_or_else(refused)
-        }
+        (a, b) => combine(a, b, i64::checked_sub, |a, b| a - b, without).map(Some).ok_or_else(refused),
     }
 }
 

@@ -326,15 +326,11 @@ impl Distance {
     }
 
     /// Its length in milliseconds, if it has one.
-    pub(crate) fn millis(self) -> Option<f64> {
+    pub(crate) fn millis(self) -> Option<i64> {
         match self.0 {
-            Unit::Week => Some(604_800_000.0),
-            Unit::Day => Some(86_400_000.0),
-            Unit::Hour => Some(3_600_000.0),
-            Unit::Minute => Some(60_000.0),
-            Unit::Second => Some(1000.0),
-            Unit::Millisecond => Some(1.0),
-            Unit::Month | Unit::Quarter | Unit::Year => None,
+            Unit::Week => Some(604_800_000),
+            Unit::Day => Some(86_400_000),
+            unit => unit.millis(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::compare::order;
 use super::{ExpressionError, Result, Value, boolean, is_nothing, is_true, null, type_of};
+use crate::order::Number;
 use crate::raw::owned;
 use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
 
@@ -41,11 +42,15 @@ pub(super) fn limit(value: &RawBson) -> Result<Option<usize>> {
     }
 }
 
-fn whole(name: &str, code: i32, value: &Value) -> Result<i64> {
-    let number = value.as_ref().and_then(|value| crate::whole_number(value.as_raw_bson_ref()));
-    let number = number.filter(|n| i32::try_from(*n).is_ok());
+/// A whole number of 32 bits. `code` is for what is no number, the next one for other numbers.
+pub(super) fn whole(name: &str, code: i32, value: &Value) -> Result<i64> {
+    let given = value.as_ref().map(RawBson::as_raw_bson_ref);
+    let number = given.and_then(crate::whole_number).filter(|n| i32::try_from(*n).is_ok());
     number.ok_or_else(|| {
-        ExpressionError::new(code, format!("{name} needs a whole number of 32 bits, found {}", type_of(value)))
+        let is_number = given.and_then(Number::of).is_some();
+        let found = type_of(value);
+        let what = format!("{name} needs a whole number of 32 bits, found {found}");
+        ExpressionError::new(code + i32::from(is_number), what)
     })
 }
 
@@ -78,7 +83,7 @@ pub(super) fn element_at(name: &'static str, values: &[Value]) -> Result<Value> 
         let message = format!("$arrayElemAt's second argument must be a numeric value, but is {}", type_of(&values[1]));
         return Err(ExpressionError::new(28690, message));
     }
-    Ok(at(list, whole(name, 28691, &values[1])?))
+    Ok(at(list, whole(name, 28690, &values[1])?))
 }
 
 /// `$first` and `$last`.
@@ -118,7 +123,7 @@ pub(super) fn index_of(name: &'static str, values: &[Value]) -> Result<Value> {
     let bound = |at: usize, default: usize| match values.get(at) {
         None => Ok(default),
         Some(value) => {
-            let bound = whole(name, 40096, value)?;
+            let bound = whole(name, 40095, value).map_err(|error| ExpressionError { code: 40096, ..error })?;
             usize::try_from(bound).map_err(|_| {
                 ExpressionError::new(40097, format!("{name} requires a nonnegative bound, found: {bound}"))
             })
@@ -269,7 +274,11 @@ pub(super) fn to_object(name: &'static str, values: &[Value]) -> Result<Value> {
         let (key, value) = match &pair {
             RawBson::Array(list) => {
                 let mut parts = elements(list);
-                (parts.next(), parts.next())
+                let pair = (parts.next(), parts.next());
+                if pair.1.is_none() || parts.next().is_some() {
+                    return Err(ExpressionError::new(40397, "$arrayToObject requires lists of a name and a value"));
+                }
+                pair
             }
             RawBson::Document(document) => {
                 let get = |name: &str| document.get(name).ok().flatten().map(owned);

@@ -155,6 +155,16 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "e": { "$size": "$s" } }, 17124),
         (rawdoc! { "e": { "$year": "$s" } }, 16006),
         (rawdoc! { "e": { "$toInt": "$s" } }, 241),
+        (rawdoc! { "e": { "$range": [1.5, "$zero"] } }, 34444),
+        (rawdoc! { "e": { "$range": ["$zero", "$s"] } }, 34445),
+        (rawdoc! { "e": { "$range": ["$zero", 2_147_483_648_i64] } }, 34446),
+        (rawdoc! { "e": { "$slice": [["$s"], 1.5] } }, 28726),
+        (rawdoc! { "e": { "$arrayElemAt": [["$s"], 1.5] } }, 28691),
+        (rawdoc! { "e": { "$indexOfArray": [["$s"], 1, 1.5] } }, 40096),
+        (rawdoc! { "e": { "$substrCP": ["$s", 2_147_483_648_i64, 1] } }, 34451),
+        (rawdoc! { "e": { "$substrCP": ["$s", 0, "$s"] } }, 34452),
+        (rawdoc! { "e": { "$arrayToObject": [[["$s"]]] } }, 40397),
+        (rawdoc! { "e": { "$filter": { "input": ["$s"], "cond": true, "limit": -1 } } }, 327_392),
     ] {
         let error = parsed(&expression).unwrap().evaluate(&rawdoc! { "s": "x", "zero": 0 }, 0).unwrap_err();
         assert_eq!(error.code, code, "{expression:?}");

@@ -1,5 +1,6 @@
 //! Texts.
 
+use super::list::whole;
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
 
 use bson::raw::{RawArrayBuf, RawBson};
@@ -97,13 +98,7 @@ pub(super) fn length(name: &'static str, values: &[Value]) -> Result<Value> {
 /// `$substrCP`.
 pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
     let text = coerced(&values[0])?;
-    let whole = |value: &Value, code: i32| {
-        let number = value.as_ref().and_then(|value| crate::whole_number(value.as_raw_bson_ref()));
-        let wrong =
-            || ExpressionError::new(code, format!("{name}: positions must be whole numbers, not {}", type_of(value)));
-        number.ok_or_else(wrong)
-    };
-    let (start, length) = (whole(&values[1], 34450)?, whole(&values[2], 34452)?);
+    let (start, length) = (whole(name, 34450, &values[1])?, whole(name, 34452, &values[2])?);
     let start = usize::try_from(start).map_err(|_| {
         ExpressionError::new(34455, format!("{name}: the starting index must be non-negative integer."))
     })?;

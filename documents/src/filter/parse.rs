@@ -293,7 +293,13 @@ impl Parser {
         if self.purpose == Purpose::Partial {
             self.no_operator("$regex", Some(path));
         }
-        self.tested(path, Pattern::new(pattern, options).map(Test::Regex))
+        match Pattern::new(pattern, options) {
+            Ok(pattern) => Condition::Test(Test::Regex(pattern)),
+            Err((code, message)) => {
+                self.report(Rank::Operand, code, format!("field '{path}': {message}"));
+                Condition::Never
+            }
+        }
     }
 
     /// The list of `$in` and `$nin`.

@@ -2,6 +2,7 @@
 
 mod translate;
 
+use crate::Code;
 use bson::raw::RawBsonRef;
 use regex::{Regex, RegexBuilder};
 
@@ -15,13 +16,16 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// Compiles one; `Err` says what is wrong.
-    pub(super) fn new(pattern: &str, options: &str) -> Result<Pattern, String> {
-        let wrong = |what: &str| format!("the regular expression '{pattern}' cannot be used: {what}");
+    pub(super) fn new(pattern: &str, options: &str) -> Result<Pattern, (Code, String)> {
+        let because =
+            |code: Code, what: &str| (code, format!("the regular expression '{pattern}' cannot be used: {what}"));
+        let wrong = |what: &str| because(Code::Location51091, what);
         if let Some(unknown) = options.chars().find(|c| !"imsux".contains(*c)) {
-            return Err(wrong(&format!("the option '{unknown}' is not known; options are i, m, s, x and u")));
+            let what = format!("the option '{unknown}' is not known; options are i, m, s, x and u");
+            return Err(because(Code::Location51108, &what));
         }
         if pattern.contains('\0') {
-            return Err(wrong("it has a zero byte"));
+            return Err(because(Code::BadValue, "it has a zero byte"));
         }
         let has = |option: char| options.contains(option);
         let translated = translate::translate(pattern, has('m'), has('x')).map_err(|what| wrong(&what))?;

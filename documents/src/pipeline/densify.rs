@@ -71,6 +71,8 @@ impl Densify {
                 self.partition.iter().map(|path| reach(RawBsonRef::Document(&document), path)).collect();
             let mut key = Vec::new();
             for name in &names {
+                // A missing value is another partition than null.
+                key.push(u8::from(name.is_some()));
                 key.extend(value_key(name.clone().unwrap_or(RawBson::Null).as_raw_bson_ref()));
             }
             partitions.entry(key).or_insert_with(|| (names, Vec::new())).1.push((value, document));

@@ -3,7 +3,7 @@
 use super::Result;
 use super::memory::Memory;
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
-use crate::expression::{Expression, ExpressionError, Value};
+use crate::expression::{Expression, ExpressionError, Node, Scope};
 use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
@@ -17,6 +17,19 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// The `_id` of a document's group. A missing value is null, also as the only member of an object, as in MongoDB.
+    fn id_of(&self, document: &RawDocument, now_ms: i64) -> Result<RawBson> {
+        if let Node::Object(members) = self.id.node()
+            && let [(name, node)] = members.as_slice()
+        {
+            let value = node.evaluate(&mut Scope::new(document, now_ms))?;
+            let mut id = RawDocumentBuf::new();
+            id.append(name, value.unwrap_or(RawBson::Null));
+            return Ok(RawBson::Document(id));
+        }
+        Ok(self.id.evaluate(document, now_ms)?.unwrap_or(RawBson::Null))
+    }
+
     /// Adds the top-level fields that it needs; whether these are known.
     pub(super) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
         self.id.add_fields(fields)
@@ -43,8 +56,7 @@ pub(super) struct Grouping {
 
 impl Grouping {
     pub(super) fn take(&mut self, group: &Group, document: &RawDocument, now_ms: i64, memory: &Memory) -> Result<()> {
-        let id: Value = group.id.evaluate(document, now_ms)?;
-        let id = id.unwrap_or(RawBson::Null);
+        let id = group.id_of(document, now_ms)?;
         let key = value_key(id.as_raw_bson_ref());
         let before = self.bytes;
         let bytes = &mut self.bytes;

@@ -84,12 +84,10 @@ impl Lookup {
     pub(super) fn joined(&self, document: &RawDocument, table: &Table) -> Result<RawDocumentBuf> {
         let mut wanted: Vec<RawBson> = Vec::new();
         self.local.visit(document, EndInList::Elements, &mut |value| {
-            wanted.push(match value {
-                Some(RawBsonRef::Undefined) | None => RawBson::Null,
-                Some(value) => crate::raw::owned(value),
-            });
+            wanted.extend(value.filter(|value| *value != RawBsonRef::Undefined).map(crate::raw::owned));
             ControlFlow::Continue(())
         });
+        // Null is looked for only where the path reaches nothing at all.
         if wanted.is_empty() {
             wanted.push(RawBson::Null);
         }

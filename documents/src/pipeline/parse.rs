@@ -173,7 +173,11 @@ fn without_comment(filter: &RawDocument) -> RawDocumentBuf {
 fn path_of(path: &str) -> Result<Vec<&str>> {
     let names: Vec<&str> = path.split('.').collect();
     if names.iter().any(|name| name.is_empty()) {
-        let code = if path.is_empty() || path.ends_with('.') { 40353 } else { 15998 };
+        let code = match path {
+            "" => 40352,
+            path if path.ends_with('.') => 40353,
+            _ => 15998,
+        };
         return Err(wrong(code, format!("FieldPath field names may not be empty strings: '{path}'")));
     }
     if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
@@ -298,7 +302,8 @@ fn add_fields(name: &str, object: &RawDocument, constants: &Constants) -> Result
     let mut tree = Tree::default();
     for (path, said) in fields {
         if let Said::Computed(expression) = said {
-            tree.add(&path_of(&path)?, Field::Computed(expression)).map_err(within)?;
+            let collision = |error: ExpressionError| within(ExpressionError { code: 40176, ..error });
+            tree.add(&path_of(&path).map_err(within)?, Field::Computed(expression)).map_err(collision)?;
         }
     }
     Ok(Stage::Project(Projector { tree, others: Others::Kept }))
@@ -338,7 +343,7 @@ fn group(object: &RawDocument, constants: &Constants) -> Result<Stage> {
 
 fn count_name(argument: RawBsonRef<'_>) -> Result<CString> {
     match argument {
-        RawBsonRef::String("") => Err(wrong(40156, "the count field must be a non-empty string")),
+        RawBsonRef::String("") => Err(wrong(40157, "the count field must be a non-empty string")),
         RawBsonRef::String(name) if name.starts_with('$') => {
             Err(wrong(40158, "the count field cannot be a $-prefixed path"))
         }

@@ -16,7 +16,7 @@ use crate::expression::{Expression, Node, Scope, Value, Variable, date_width, gc
 use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::DateTime;
-use bson::raw::{CString, RawBson, RawDocumentBuf, cstr};
+use bson::raw::{CString, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::hash_map::{self, HashMap};
 
@@ -411,6 +411,7 @@ impl<'p> Ids<'p> {
     /// The `_id` of a window; `None` if it cannot be computed.
     fn evaluate(&mut self, start_ms: i64, meta: usize) -> Option<RawBson> {
         let mut object = DocumentWriter::with_capacity(ID_BYTES);
+        let is_alone = self.parts.len() == 1;
         for (name, node, known) in &mut self.parts {
             let compute = || {
                 let document = self.plan.document(start_ms, self.metas[meta].clone());
@@ -437,6 +438,8 @@ impl<'p> Ids<'p> {
             match (name, value) {
                 (None, value) => return Some(value.clone().unwrap_or(RawBson::Null)),
                 (Some(name), Some(value)) => object.append(name, value.as_raw_bson_ref()),
+                // As in a group of documents.
+                (Some(name), None) if is_alone => object.append(name, RawBsonRef::Null),
                 (Some(_), None) => {}
             }
         }

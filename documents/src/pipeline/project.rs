@@ -76,11 +76,11 @@ impl Tree {
 
     /// Adds what is said of a path.
     pub(super) fn add(&mut self, path: &[&str], field: Field) -> Result<()> {
-        let collision = |name: &str| ExpressionError::new(31250, format!("Path collision at {name}"));
+        let collision = |code: i32, name: &str| ExpressionError::new(code, format!("Path collision at {name}"));
         self.has_computed |= matches!(field, Field::Computed(_));
         let Some((name, rest)) = path.split_first() else { return Ok(()) };
         let at = match self.fields.iter().position(|(known, _)| known == name) {
-            Some(_) if rest.is_empty() => return Err(collision(name)),
+            Some(_) if rest.is_empty() => return Err(collision(31250, name)),
             Some(at) => at,
             None if rest.is_empty() => {
                 self.fields.push(((*name).to_owned(), field));
@@ -93,7 +93,7 @@ impl Tree {
         };
         match &mut self.fields[at].1 {
             Field::Members(tree) => tree.add(rest, field),
-            _ => Err(collision(name)),
+            _ => Err(collision(31249, name)),
         }
     }
 

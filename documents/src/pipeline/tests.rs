@@ -1,4 +1,5 @@
 use super::*;
+use bson::raw::{RawArrayBuf, cstr};
 use bson::{RawDocument, rawdoc};
 
 fn run(pipeline: &RawDocument, documents: &[RawDocumentBuf]) -> Vec<RawDocumentBuf> {
@@ -124,6 +125,11 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "p": [{ "$group": { "_id": 1, "a": { "$frob": 1 } } }] }, 15952),
         (rawdoc! { "p": [{ "$limit": 0 }] }, 15958),
         (rawdoc! { "p": [{ "$unwind": "a" }] }, 28818),
+        (rawdoc! { "p": [{ "$count": "" }] }, 40157),
+        (rawdoc! { "p": [{ "$project": { "": 1 } }] }, 40352),
+        (rawdoc! { "p": [{ "$project": { "b": 1, "b.c": 1 } }] }, 31249),
+        (rawdoc! { "p": [{ "$project": { "b.c": 1, "b": 1 } }] }, 31250),
+        (rawdoc! { "p": [{ "$set": { "b.c": 1, "b": 1 } }] }, 40176),
     ] {
         assert_eq!(code(&stages), expected, "{stages:?}");
     }
@@ -199,4 +205,150 @@ fn a_match_that_is_too_deep_is_refused() {
         filter = rawdoc! { "$and": [{ "$expr": true }, filter] };
     }
     assert_eq!(code(&rawdoc! { "p": [{ "$match": filter }] }), 2);
+}
+
+#[test]
+fn a_missing_value_is_null_in_an_id_of_one_member() {
+    let documents = [rawdoc! { "_id": 0, "g": null }, rawdoc! { "_id": 1 }];
+    let count =
+        |id: RawDocumentBuf| run(&rawdoc! { "p": [{ "$group": { "_id": id, "n": { "$sum": 1 } } }] }, &documents);
+    assert_eq!(count(rawdoc! { "g": "$g" }), [rawdoc! { "_id": { "g": null }, "n": 2 }]);
+    assert_eq!(
+        count(rawdoc! { "g": "$g", "h": "$h" }),
+        [rawdoc! { "_id": {}, "n": 1 }, rawdoc! { "_id": { "g": null }, "n": 1 }]
+    );
+}
+
+#[derive(Debug)]
+struct Others(Vec<RawDocumentBuf>);
+
+impl Foreign for Others {
+    fn documents(&self, _: &str, _: usize, _: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>> {
+        Ok(self.0.clone())
+    }
+}
+
+#[test]
+fn a_lookup_is_for_null_only_where_its_path_reaches_nothing() {
+    let others = vec![rawdoc! { "_id": 1, "k": 5 }, rawdoc! { "_id": 2 }, rawdoc! { "_id": 3, "k": null }];
+    let stage = rawdoc! { "$lookup": { "from": "d", "localField": "a.x", "foreignField": "k", "as": "j" } };
+    let stages = rawdoc! { "p": [stage, { "$project": { "j": "$j._id" } }] };
+    let pipeline = Pipeline::parse(stages.get_array("p").unwrap()).unwrap();
+    for (local, expected) in [
+        (rawdoc! { "a": [{ "z": 1 }, { "x": 5 }] }, rawdoc! { "j": [1] }),
+        (rawdoc! { "a": [{ "x": [] }, { "x": 5 }] }, rawdoc! { "j": [1] }),
+        (rawdoc! { "a": [{ "x": null }, { "x": 5 }] }, rawdoc! { "j": [1, 2, 3] }),
+        (rawdoc! { "a": [{ "z": 1 }] }, rawdoc! { "j": [2, 3] }),
+        (rawdoc! {}, rawdoc! { "j": [2, 3] }),
+    ] {
+        let mut run = pipeline.run(0, usize::MAX).with_foreign(Box::new(Others(others.clone())));
+        run.take(local.clone()).unwrap();
+        run.finish().unwrap();
+        assert_eq!(run.results(), [expected], "{local:?}");
+    }
+}
+
+/// What a window function gives for each of these values of `n`, in their order.
+fn over(values: Vec<RawBson>, function: RawDocumentBuf) -> Vec<Option<RawBson>> {
+    let documents: Vec<_> = values.into_iter().zip(0..).map(|(n, i)| rawdoc! { "_id": i, "n": n }).collect();
+    let stage = rawdoc! { "$setWindowFields": { "sortBy": { "n": 1 }, "output": { "w": function } } };
+    let found = run(&rawdoc! { "p": [stage, { "$sort": { "_id": 1 } }] }, &documents);
+    found.iter().map(|document| document.get("w").unwrap().map(crate::raw::owned)).collect()
+}
+
+fn decimal(text: &str) -> RawBson {
+    RawBson::Decimal128(text.parse().unwrap())
+}
+
+#[test]
+fn the_bounds_of_a_range_are_compared_exactly() {
+    let ids = |values: Vec<RawBson>, range: [RawBson; 2]| -> Vec<Vec<i32>> {
+        let range = RawArrayBuf::from_iter(range);
+        let found = over(values, rawdoc! { "$push": "$_id", "window": { "range": range } });
+        let list = |value: &Option<RawBson>| -> Vec<i32> {
+            let list = value.as_ref().unwrap().as_array().unwrap();
+            list.into_iter().map(|id| id.unwrap().as_i32().unwrap()).collect()
+        };
+        found.iter().map(list).collect()
+    };
+    let large = (0..5).map(|i| RawBson::Int64(9_007_199_254_740_992 + i)).collect();
+    assert_eq!(ids(large, [(-1).into(), 0.into()]), [vec![0], vec![0, 1], vec![1, 2], vec![2, 3], vec![3, 4]]);
+    let tenths = (1..=5).map(|i| decimal(&format!("0.{i}"))).collect();
+    let expected = [vec![0, 1], vec![0, 1, 2], vec![1, 2, 3], vec![2, 3, 4], vec![3, 4]];
+    assert_eq!(ids(tenths, [decimal("-0.1"), decimal("0.1")]), expected);
+    let odd = || [-3.0, 4.0, f64::NAN, f64::INFINITY].into_iter().map(RawBson::Double).collect();
+    assert_eq!(ids(odd(), ["unbounded".into(), 0.into()]), [vec![2, 0], vec![2, 0, 1], vec![2], vec![2, 0, 1, 3]]);
+    assert_eq!(ids(odd(), [0.into(), "unbounded".into()]), [vec![0, 1, 3], vec![1, 3], vec![2, 0, 1, 3], vec![3]]);
+    assert_eq!(ids(odd(), [(-1).into(), 1.into()]), [vec![0], vec![1], vec![2], vec![3]]);
+}
+
+#[test]
+fn offsets_of_windows_are_checked_by_their_exact_values() {
+    let window = |window: RawDocumentBuf| {
+        let output = rawdoc! { "w": { "$sum": "$n", "window": window } };
+        code(&rawdoc! { "p": [{ "$setWindowFields": { "sortBy": { "n": 1 }, "output": output } }] })
+    };
+    assert_eq!(window(rawdoc! { "range": [9_007_199_254_740_993_i64, 9_007_199_254_740_992.0] }), 5_339_900);
+    assert_eq!(window(rawdoc! { "range": [decimal("1.5"), 1] }), 5_339_900);
+    assert_eq!(window(rawdoc! { "range": [-1.5, 0], "unit": "second" }), 9);
+    assert_eq!(window(rawdoc! { "documents": [0, 4_294_967_296_i64] }), 9);
+}
+
+#[test]
+fn rates_and_averages_of_decimals_are_decimals() {
+    let values = || vec![RawBson::Int32(1), decimal("2.5"), RawBson::Int32(4), RawBson::Double(5.5)];
+    let change = |name: &bson::raw::CStr| {
+        over(values(), rawdoc! { name: { "input": "$n" }, "window": { "documents": [-1, 0] } })
+    };
+    let (null, int, double) = (RawBson::Null, RawBson::Int32, RawBson::Double);
+    let all = |values: Vec<RawBson>| values.into_iter().map(Some).collect::<Vec<_>>();
+    assert_eq!(change(cstr!("$derivative")), all(vec![null, decimal("1"), decimal("1"), double(1.0)]));
+    assert_eq!(change(cstr!("$integral")), all(vec![int(0), decimal("2.625"), decimal("4.875"), double(7.125)]));
+    let average = |of: RawDocumentBuf| over(values(), rawdoc! { "$expMovingAvg": of });
+    let expected = vec![
+        double(1.0),
+        decimal("2.000000000000000000000000000000000"),
+        decimal("3.333333333333333333333333333333334"),
+    ];
+    assert_eq!(average(rawdoc! { "input": "$n", "N": 2 })[..3], all(expected));
+    let filled = |values: [RawBson; 3]| {
+        let documents: Vec<_> = values.into_iter().zip(0..).map(|(v, n)| rawdoc! { "_id": n, "v": v }).collect();
+        let stage =
+            rawdoc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "v": { "$linearFill": "$v" } } } };
+        run(&rawdoc! { "p": [stage] }, &documents)[1].get("v").unwrap().map(crate::raw::owned)
+    };
+    assert_eq!(filled([RawBson::Int32(1), RawBson::Null, decimal("2")]), Some(decimal("1.5")));
+    assert_eq!(filled([RawBson::Int32(1), RawBson::Null, RawBson::Int32(2)]), Some(RawBson::Double(1.5)));
+}
+
+#[test]
+fn a_moving_average_stays_where_there_is_no_number() {
+    let values = ["$_id", "$n"].map(|input| {
+        let stage = rawdoc! { "sortBy": { "_id": 1 }, "output": { "w": { "$expMovingAvg": { "input": input, "alpha": 0.5 } } } };
+        let documents = [rawdoc! { "_id": 1 }, rawdoc! { "_id": 2, "n": 3 }, rawdoc! { "_id": 3, "n": null }];
+        let found = run(&rawdoc! { "p": [{ "$setWindowFields": stage }] }, &documents);
+        found.iter().map(|document| document.get("w").unwrap().map(crate::raw::owned)).collect::<Vec<_>>()
+    });
+    let (null, double) = (Some(RawBson::Null), |x| Some(RawBson::Double(x)));
+    assert_eq!(values, [vec![double(1.0), double(1.5), double(2.25)], vec![null, double(3.0), double(3.0)]]);
+}
+
+#[test]
+fn densify_keeps_null_and_missing_apart() {
+    let documents =
+        [rawdoc! { "g": null, "n": 0 }, rawdoc! { "g": null, "n": 2 }, rawdoc! { "n": 5 }, rawdoc! { "n": 7 }];
+    let range = rawdoc! { "step": 1, "bounds": "partition" };
+    let stage = rawdoc! { "$densify": { "field": "n", "partitionByFields": ["g"], "range": range } };
+    let found = run(&rawdoc! { "p": [stage, { "$sort": { "n": 1 } }] }, &documents);
+    assert_eq!(found.len(), 6);
+    assert_eq!((&found[1], &found[4]), (&rawdoc! { "g": null, "n": 1 }, &rawdoc! { "n": 6 }));
+}
+
+#[test]
+fn a_set_keeps_the_first_of_equal_numbers() {
+    let numbers =
+        [RawBson::Int32(1), RawBson::Int64(1), RawBson::Double(1.0), RawBson::Double(0.0), RawBson::Double(-0.0)];
+    let documents = numbers.map(|n| rawdoc! { "n": n });
+    let stages = rawdoc! { "p": [{ "$group": { "_id": null, "s": { "$addToSet": "$n" } } }] };
+    assert_eq!(run(&stages, &documents), [rawdoc! { "_id": null, "s": [0.0, 1] }]);
 }

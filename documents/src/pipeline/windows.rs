@@ -5,7 +5,8 @@ use super::project::set;
 use super::sliding::slid;
 use super::{Result, Stop, kept_bytes};
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
-use crate::expression::{Distance, Expression, Value, decimal_of, is_nothing, real_of};
+use crate::expression::total::{DoubleSum, Total};
+use crate::expression::{Distance, Expression, Value, decimal_of, is_nothing};
 use crate::order::Number;
 use crate::{Decimal, ExpressionError, Sort, value_key};
 use bson::raw::{RawBson, RawDocumentBuf};
@@ -16,7 +17,7 @@ use std::cell::Cell;
 pub(super) enum End {
     Unbounded,
     Current,
-    Offset(f64),
+    Offset(RawBson),
 }
 
 /// Which neighbours count.
@@ -41,10 +42,10 @@ pub(super) enum Function {
     /// The value of the document at this offset from the current one.
     Shift(Expression, i64, Value),
     /// Per unit of time in milliseconds, or of the sort's value.
-    Derivative(Expression, Option<f64>, Window),
-    Integral(Expression, Option<f64>, Window),
+    Derivative(Expression, Option<i64>, Window),
+    Integral(Expression, Option<i64>, Window),
     /// With the weight of the newest value.
-    MovingAverage(Expression, f64),
+    MovingAverage(Expression, Decimal),
     /// The last value that is not null.
     Locf(Expression),
     LinearFill(Expression),
@@ -61,7 +62,7 @@ pub(super) struct Windows {
 }
 
 /// Of points, each a position and a value, and a unit of positions.
-type OfPoints = fn(&[(f64, f64)], Option<f64>) -> Option<RawBson>;
+type OfPoints = fn(&[(Number, Number)], Option<i64>) -> Option<RawBson>;
 
 /// One partition, in its order.
 struct Partition<'a> {
@@ -162,12 +163,27 @@ impl Windows {
 }
 
 /// A number, or the milliseconds of a date.
-fn position(value: &Value, of_time: bool) -> Option<f64> {
+fn position(value: &Value, of_time: bool) -> Option<Number> {
     match (value.as_ref()?, of_time) {
-        (RawBson::DateTime(date), true) => Some(millis(date.timestamp_millis())),
+        (RawBson::DateTime(date), true) => Some(Number::Int(date.timestamp_millis())),
         (_, true) => None,
-        (other, false) => Number::of(other.as_raw_bson_ref()).map(real_of),
+        (other, false) => Number::of(other.as_raw_bson_ref()),
     }
+}
+
+fn number_of(value: &Value) -> Option<Number> {
+    Number::of(value.as_ref()?.as_raw_bson_ref())
+}
+
+/// The position at a distance from another: the milliseconds of a date with a unit of time, else the sum as `$add` gives it.
+fn moved(position: Number, by: &RawBson, unit: Option<&Distance>) -> Result<Number> {
+    if let (Some(unit), Number::Int(ms)) = (unit, position) {
+        return Ok(Number::Int(unit.after(ms, crate::whole_number(by.as_raw_bson_ref()).unwrap_or(0))?));
+    }
+    let mut total = Total::<DoubleSum>::default();
+    total.take(position.value().as_raw_bson_ref());
+    total.take(by.as_raw_bson_ref());
+    Ok(Number::of(total.sum().as_raw_bson_ref()).unwrap_or(position))
 }
 
 fn misplaced(code: i32, of_time: bool) -> ExpressionError {
@@ -197,9 +213,9 @@ impl Partition<'_> {
     }
 
     /// The value of the sort of a document: a number, or milliseconds of a date.
-    fn positions(&self, of_time: bool) -> Result<Vec<f64>> {
+    fn positions(&self, of_time: bool) -> Result<Vec<Number>> {
         let by = self.by.ok_or_else(|| wrong(5_339_902, "Range-based bounds require sortBy a single field"))?;
-        let code = if of_time { 5_429_513 } else { 5_429_413 };
+        let code = if of_time { 5_429_513 } else { 5_429_414 };
         self.all(by)?.iter().map(|value| position(value, of_time).ok_or_else(|| misplaced(code, of_time))).collect()
     }
 
@@ -228,17 +244,20 @@ impl Partition<'_> {
                 Ok((0..count).map(|i| at(i).unwrap_or_else(|| default.clone())).collect())
             }
             Function::MovingAverage(input, weight) => {
-                let (weight, rest) = (Decimal::from_f64(*weight), Decimal::from_f64(1.0 - weight));
-                let (mut average, mut averages) = (None, Vec::with_capacity(count));
+                let one = Number::Int(1);
+                let (weight, rest) = (*weight, decimal_of(one.minus(Number::Decimal(*weight))));
+                let (mut average, mut averages) = (None::<Decimal>, Vec::with_capacity(count));
+                let mut has_decimal = false;
                 for value in self.all(input)? {
-                    let number = value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())).map(decimal_of);
-                    if let Some(x) = number {
-                        let next = |before: Decimal| x.multiply(weight).add(before.multiply(rest));
-                        average = Some(average.map_or(x, next));
+                    if let Some(number) = number_of(&value) {
+                        has_decimal |= matches!(number, Number::Decimal(_));
+                        let x = decimal_of(number);
+                        average = Some(average.map_or(x, |before| x.multiply(weight).add(before.multiply(rest))));
                     }
-                    averages.push(Some(match (number, average) {
-                        (Some(_), Some(average)) => RawBson::Double(average.nearest_f64()),
-                        _ => RawBson::Null,
+                    averages.push(Some(match average {
+                        Some(average) if has_decimal => RawBson::Decimal128(average.encode()),
+                        Some(average) => RawBson::Double(average.nearest_f64()),
+                        None => RawBson::Null,
                     }));
                 }
                 Ok(averages)
@@ -273,7 +292,7 @@ impl Partition<'_> {
                 let at = |i: usize, end: &End, after: i64, unbounded: i64| match end {
                     End::Unbounded => unbounded,
                     End::Current => number(i) + after,
-                    End::Offset(by) => number(i) + truncated(*by) + after,
+                    End::Offset(by) => number(i) + crate::whole_number(by.as_raw_bson_ref()).unwrap_or(0) + after,
                 };
                 let clamp = |n: i64| usize::try_from(n.max(0)).unwrap_or(count).min(count);
                 let bounds = |i| {
@@ -284,30 +303,20 @@ impl Partition<'_> {
             }
             Window::Range(from, to, unit) => {
                 let positions = self.positions(unit.is_some())?;
-                let moved = |x: f64, by: f64| -> Result<f64> {
-                    match unit {
-                        Some(unit) => Ok(millis(unit.after(truncated(x), truncated(by))?)),
-                        None => Ok(x + by),
-                    }
-                };
+                let before = |edge: Number| positions.partition_point(|p| p.compare(edge).is_lt());
+                let until = |edge: Number| positions.partition_point(|p| p.compare(edge).is_le());
                 let mut bounds = Vec::with_capacity(count);
                 for x in &positions {
                     self.stop.check()?;
                     let low = match from {
                         End::Unbounded => 0,
-                        End::Current => positions.partition_point(|p| p < x),
-                        End::Offset(by) => {
-                            let edge = moved(*x, *by)?;
-                            positions.partition_point(|p| *p < edge)
-                        }
+                        End::Current => before(*x),
+                        End::Offset(by) => before(moved(*x, by, unit.as_ref())?),
                     };
                     let high = match to {
                         End::Unbounded => count,
-                        End::Current => positions.partition_point(|p| p <= x),
-                        End::Offset(by) => {
-                            let edge = moved(*x, *by)?;
-                            positions.partition_point(|p| *p <= edge)
-                        }
+                        End::Current => until(*x),
+                        End::Offset(by) => until(moved(*x, by, unit.as_ref())?),
                     };
                     bounds.push((low, high.max(low)));
                 }
@@ -370,7 +379,7 @@ impl Partition<'_> {
     fn changes(
         &self,
         input: &Expression,
-        unit: Option<f64>,
+        unit: Option<i64>,
         window: &Window,
         of: OfPoints,
         code: i32,
@@ -378,7 +387,7 @@ impl Partition<'_> {
         let bounds = self.bounds(window)?;
         let of_time = unit.is_some();
         let by = self.by.ok_or_else(|| wrong(9, "$derivative and $integral need a sortBy of a single field"))?;
-        let positions: Vec<Option<f64>> = self.all(by)?.iter().map(|value| position(value, of_time)).collect();
+        let positions: Vec<Option<Number>> = self.all(by)?.iter().map(|value| position(value, of_time)).collect();
         let values = self.all(input)?;
         let mut found = Vec::with_capacity(values.len());
         for (low, high) in bounds {
@@ -386,8 +395,8 @@ impl Partition<'_> {
             let mut points = Vec::with_capacity(high - low);
             for at in low..high {
                 let at_position = positions[at].ok_or_else(|| misplaced(code, of_time))?;
-                match values[at].as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())) {
-                    Some(number) => points.push((at_position, real_of(number))),
+                match number_of(&values[at]) {
+                    Some(number) => points.push((at_position, number)),
                     None if is_nothing(&values[at]) => {}
                     None => return Err(wrong(5_624_900, "$derivative and $integral take numbers")),
                 }
@@ -404,11 +413,11 @@ impl Partition<'_> {
         let values = self.all(input)?;
         let mut known = Vec::new();
         for (at, value) in values.iter().enumerate() {
-            if at > 0 && positions[at] == positions[at - 1] {
+            if at > 0 && positions[at].compare(positions[at - 1]).is_eq() {
                 return Err(wrong(6_050_106, "There can be no repeated values in the sort field"));
             }
-            match value.as_ref().and_then(|value| Number::of(value.as_raw_bson_ref())) {
-                Some(number) => known.push((at, real_of(number))),
+            match number_of(value) {
+                Some(number) => known.push((at, number)),
                 None if is_nothing(value) => {}
                 None => return Err(wrong(6_050_109, "Value to be filled must be numeric or nullish")),
             }
@@ -421,27 +430,35 @@ impl Partition<'_> {
             let (Some(before), Some(next)) = (after.checked_sub(1).and_then(|i| known.get(i)), known.get(after)) else {
                 return Some(RawBson::Null);
             };
-            let slope = (next.1 - before.1) / (positions[next.0] - positions[before.0]);
-            Some(RawBson::Double(before.1 + (positions[at] - positions[before.0]) * slope))
+            let from = positions[before.0];
+            let slope = next.1.minus(before.1).over(positions[next.0].minus(from));
+            Some(before.1.plus(positions[at].minus(from).times(slope)).value())
         };
         Ok(values.into_iter().enumerate().map(fill).collect())
     }
 }
 
-fn slope(points: &[(f64, f64)], unit: Option<f64>) -> Option<RawBson> {
+fn slope(points: &[(Number, Number)], unit: Option<i64>) -> Option<RawBson> {
     let (first, last) = (points.first()?, points.last()?);
-    let slope = || RawBson::Double((last.1 - first.1) / ((last.0 - first.0) / unit.unwrap_or(1.0)));
-    (points.len() > 1 && last.0 != first.0).then(slope)
+    if points.len() < 2 || last.0.compare(first.0).is_eq() {
+        return None;
+    }
+    let slope = last.1.minus(first.1).over(last.0.minus(first.0));
+    Some(unit.map_or(slope, |unit| slope.times(Number::Int(unit))).value())
 }
 
 /// By trapezoids.
-fn area(points: &[(f64, f64)], unit: Option<f64>) -> Option<RawBson> {
+fn area(points: &[(Number, Number)], unit: Option<i64>) -> Option<RawBson> {
     if points.len() < 2 {
         let none = if unit.is_some() { RawBson::Double(0.0) } else { RawBson::Int32(0) };
         return points.first().map(|_| none);
     }
-    let parts = points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0);
-    Some(RawBson::Double(parts.fold(0.0, |sum, part| sum + part) / unit.unwrap_or(1.0)))
+    let parts = points.windows(2).map(|pair| {
+        let (from, to) = (pair[0], pair[1]);
+        to.0.minus(from.0).times(from.1.plus(to.1)).over(Number::Int(2))
+    });
+    let area = parts.fold(Number::Double(0.0), Number::plus);
+    Some(unit.map_or(area, |unit| area.over(Number::Int(unit))).value())
 }
 
 fn whole(n: usize) -> Value {
@@ -450,14 +467,4 @@ fn whole(n: usize) -> Value {
 
 fn number(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "offsets and milliseconds are whole numbers")]
-fn truncated(x: f64) -> i64 {
-    x as i64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "milliseconds of dates that calendars have are below 2^53")]
-fn millis(ms: i64) -> f64 {
-    ms as f64
 }

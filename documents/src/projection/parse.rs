@@ -18,10 +18,11 @@ enum Entry {
 /// The field that stands for the instant of the last write.
 const WRITTEN: &str = "_ts";
 
-pub(super) fn projection(projection: &RawDocument) -> Result<Projection> {
+/// `given` is the mode; without one the entries say it.
+pub(super) fn projection(projection: &RawDocument, given: Option<Mode>) -> Result<Projection> {
     let mut entries = Vec::new();
     flatten("", projection, &mut entries)?;
-    let mode = mode(&entries)?;
+    let mode = given.map_or_else(|| mode(&entries), Ok)?;
     let is_written = |(path, entry): &(String, Entry)| path == WRITTEN && matches!(entry, Entry::Mode(_));
     let shows_written = mode == Mode::Include && entries.iter().any(is_written);
     let mut result = Projection { mode, tree: Tree::new(), first_matches: Vec::new(), shows_written };
@@ -44,13 +45,17 @@ pub(super) fn projection(projection: &RawDocument) -> Result<Projection> {
         add(&mut result.tree, &path, &path, node)?;
     }
     if shows_written && result.tree.contains_key(WRITTEN) {
-        return Err(bad(format!("the projection names '{WRITTEN}' and a part of it, or twice: name one")));
+        return Err(collision(Code::Location31250, WRITTEN));
     }
     Ok(result)
 }
 
 fn bad(message: String) -> RuleError {
     RuleError::new(Code::BadValue, message)
+}
+
+fn collision(code: Code, path: &str) -> RuleError {
+    RuleError::new(code, format!("the projection names '{path}' and a part of it, or twice: name one"))
 }
 
 /// Reads `{a: {b: 1}}` as `{"a.b": 1}`.
@@ -61,7 +66,10 @@ fn flatten(prefix: &str, projection: &RawDocument, entries: &mut Vec<(String, En
         check(&path)?;
         if let RawBsonRef::Document(object) = value {
             match object.iter().next() {
-                None => return Err(bad(format!("the projection of '{path}' is empty; it must be 1 or 0"))),
+                None => {
+                    let what = format!("the projection of '{path}' is empty; it must be 1 or 0");
+                    return Err(RuleError::new(Code::Location51270, what));
+                }
                 Some(Ok((name, argument))) if name.as_str().starts_with('$') => {
                     if object.iter().nth(1).is_some() {
                         return Err(bad(format!(
@@ -89,8 +97,8 @@ fn check(path: &str) -> Result<()> {
     if path.split('.').any(|name| name == "$") {
         return Err(bad(format!("'{path}': '$' is not available in projections; use $elemMatch")));
     }
-    if path.split('.').any(|name| name.is_empty() || name.starts_with('$')) {
-        return Err(bad(format!("'{path}' is not a field's path in a projection")));
+    if let Some(code) = crate::paths::wrong_path(path) {
+        return Err(RuleError::new(code, format!("'{path}' is not a field's path in a projection")));
     }
     if path.split('.').count() > DEPTH_MAX {
         return Err(bad(format!("a path in a projection has more than {DEPTH_MAX} names")));
@@ -102,12 +110,14 @@ fn operator(path: &str, operator: &str, argument: RawBsonRef<'_>) -> Result<Entr
     match operator {
         "$slice" => slice(path, argument).map(Entry::Slice),
         "$elemMatch" if path.contains('.') => {
-            Err(bad(format!("$elemMatch of '{path}' in a projection: only a top-level field can have it")))
+            let what = format!("$elemMatch of '{path}' in a projection: only a top-level field can have it");
+            Err(RuleError::new(Code::Location31275, what))
         }
         "$elemMatch" => {
             let RawBsonRef::Document(condition) = argument else {
                 let reason = format!("expected an object, got a value of type {}", type_name(argument));
-                return Err(bad(format!("$elemMatch of '{path}' in a projection: {reason}")));
+                let what = format!("$elemMatch of '{path}' in a projection: {reason}");
+                return Err(RuleError::new(Code::Location31274, what));
             };
             let mut operator = RawDocumentBuf::new();
             operator.append(cstr!("$elemMatch"), condition);
@@ -118,9 +128,13 @@ fn operator(path: &str, operator: &str, argument: RawBsonRef<'_>) -> Result<Entr
             };
             Filter::parse(&filter, Purpose::Find).map(Entry::FirstMatch).map_err(named)
         }
-        other => Err(bad(format!(
-            "the projection of '{path}' has '{other}', which is not available; available are 1, 0, $slice and $elemMatch"
-        ))),
+        "$meta" => Err(bad(format!("the projection of '{path}' has $meta, which is not available"))),
+        other => Err(RuleError::new(
+            Code::Location31325,
+            format!(
+                "the projection of '{path}' has '{other}', which is not available; available are 1, 0, $slice and $elemMatch"
+            ),
+        )),
     }
 }
 
@@ -152,7 +166,9 @@ fn mode(entries: &[(String, Entry)]) -> Result<Mode> {
     };
     if let Some((_, mode)) = modes(false).next() {
         if let Some((path, _)) = modes(false).find(|(_, other)| *other != mode) {
-            return Err(bad(format!("a projection includes fields or leaves fields out, not both: see '{path}'")));
+            let code = if mode == Mode::Include { Code::Location31254 } else { Code::Location31253 };
+            let what = format!("a projection includes fields or leaves fields out, not both: see '{path}'");
+            return Err(RuleError::new(code, what));
         }
         return Ok(mode);
     }
@@ -181,9 +197,8 @@ fn add(tree: &mut Tree, rest: &str, path: &str, node: Node) -> Result<()> {
             tree.insert(name.to_owned(), Node::Members(inner));
         }
         (Some(Node::Members(inner)), Some(rest)) => add(inner, rest, path, node)?,
-        (Some(_), _) => {
-            return Err(bad(format!("the projection names '{path}' and a part of it, or twice: name one")));
-        }
+        (Some(_), Some(_)) => return Err(collision(Code::Location31249, path)),
+        (Some(_), None) => return Err(collision(Code::Location31250, path)),
     }
     Ok(())
 }

@@ -25,3 +25,25 @@ fn a_projection_tells_what_it_needs() {
         assert!(!parse(other).shows_written());
     }
 }
+
+#[test]
+fn elements_are_chosen_where_all_other_fields_stay() {
+    let chosen = rawdoc! { "l": { "$slice": 1 }, "m": { "$elemMatch": { "x": 1 } } };
+    let document = rawdoc! { "_id": 1, "m": [{ "x": 2 }, { "x": 1 }], "l": [1, 2], "n": 3 };
+    let expected = rawdoc! { "_id": 1, "m": [{ "x": 1 }], "l": [1], "n": 3 };
+    assert_eq!(Projection::of_elements(&chosen).unwrap().apply(&document, 0), expected);
+    let only = rawdoc! { "m": { "$elemMatch": { "x": 7 } } };
+    let expected = rawdoc! { "_id": 1, "l": [1, 2], "n": 3 };
+    assert_eq!(Projection::of_elements(&only).unwrap().apply(&document, 0), expected);
+}
+
+#[test]
+fn a_slice_of_a_find_is_told_from_the_expression() {
+    let arguments =
+        rawdoc! { "a": 1, "b": -1, "c": [1, 2], "d": [1, 0], "e": ["$l", 1], "f": [1], "g": ["$l", 0, 1], "h": "$l" };
+    let is_slice = |name: &str| Projection::is_slice(arguments.get(name).unwrap().unwrap());
+    assert_eq!(
+        ["a", "b", "c", "d", "e", "f", "g", "h"].map(is_slice),
+        [true, true, true, false, false, false, false, false]
+    );
+}

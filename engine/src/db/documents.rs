@@ -11,7 +11,7 @@ use crate::manifest::Op;
 use crate::options::check_collection_name;
 use crate::requests::stored::UnansweredRequest;
 use bytes::Bytes;
-use ebbtide_documents::bson::raw::RawBson;
+use ebbtide_documents::bson::raw::{RawBson, cstr};
 use ebbtide_documents::bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use ebbtide_documents::json::relaxed_value_text;
 use ebbtide_documents::{Filter, Purpose, check_ttl, id_key, id_of, with_id};
@@ -318,8 +318,11 @@ impl Engine {
 
 /// The error about an `_id` that is taken.
 pub(crate) fn duplicate(document: &RawDocument) -> Error {
-    let id = relaxed_value_text(id_of(document));
-    Error::new(Code::DuplicateKey, format!("a document with _id {id} exists: update or replace it"))
+    let id = id_of(document);
+    let what = format!("a document with _id {} exists: update or replace it", relaxed_value_text(id));
+    let mut alone = RawDocumentBuf::new();
+    alone.append(cstr!("_id"), id);
+    Error::new(Code::DuplicateKey, what).with_taken_id(&alone)
 }
 
 fn key_of(id: &Bson) -> Result<Bytes> {

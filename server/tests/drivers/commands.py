@@ -102,6 +102,58 @@ cursor_id = cursor.cursor_id
 cursor.close()
 fails(43, lambda: db.command({"getMore": Int64(cursor_id), "collection": "many"}))
 fails(40415, lambda: db.command({"find": "many", "filters": {}}))
+assert len(list(db.many.find(no_cursor_timeout=True, batch_size=1000))) == 2500
+assert len(list(db.many.find({"_id": {"$lt": 3}}, collation={"locale": "simple"}))) == 3
+for option in ("skip", "limit", "batchSize"):
+    fails(51024, lambda: db.command({"find": "many", option: -1}))
+fails(51024, lambda: db.command({"aggregate": "many", "pipeline": [], "cursor": {"batchSize": -1}}))
+fails(40415, lambda: db.command({"aggregate": "many", "pipeline": [], "cursor": {"foo": 1}}))
+for empty in ({"insert": "many", "documents": []}, {"update": "many", "updates": []}, {"delete": "many", "deletes": []}):
+    fails(16, lambda: db.command(empty))
+for name in ("system.x", "system.views"):
+    fails(73, lambda: db.create_collection(name, check_exists=False))
+    fails(73, lambda: db.command({"insert": name, "documents": [{}]}))
+fails(73, lambda: db.command({"find": "a$b"}))
+
+# A duplicate key, as programs look for it.
+try:
+    db.keys.insert_many([{"_id": 1}, {"_id": {"a": "x"}}, {"_id": {"a": "x"}}])
+    raise AssertionError("a duplicate was inserted")
+except BulkWriteError as error:
+    [wrong] = error.details["writeErrors"]
+    assert (wrong["index"], wrong["code"], wrong["keyPattern"], wrong["keyValue"]) == (2, 11000, {"_id": 1}, {"_id": {"a": "x"}})
+    assert wrong["errmsg"] == f'E11000 duplicate key error collection: {db.name}.keys index: _id_ dup key: {{ _id: {{ a: "x" }} }}'
+try:
+    db.keys.find_one_and_update({"_id": 1, "b": 7}, {"$set": {"a": 1}}, upsert=True)
+    raise AssertionError("a duplicate was upserted")
+except OperationFailure as error:
+    assert error.code == 11000 and error.details["keyValue"] == {"_id": 1} and "E11000" in str(error), error
+
+for id, shown in (
+    (1.5, "1.5"), (None, "null"), (Int64(5), "5"), (True, "true"), ("x", '"x"'), (Decimal128("1.50"), "1.50"), (MinKey(), "MinKey"),
+    (ObjectId("65a0b1c2d3e4f50617283940"), "ObjectId('65a0b1c2d3e4f50617283940')"), (Timestamp(1, 2), "Timestamp(1, 2)"),
+    (datetime.datetime(2024, 1, 1, tzinfo=UTC), "new Date(1704067200000)"), (Binary(b"x", 5), "BinData(5, 78)"),
+    (Binary(b"0123456789abcdef", 4), 'UUID("30313233-3435-3637-3839-616263646566")'), ({"l": [Int64(1), {}]}, "{ l: [ 1, {} ] }"),
+):
+    [wrong] = db.command({"insert": "keys", "documents": [{"_id": id}, {"_id": id}]})["writeErrors"]
+    assert wrong["errmsg"].endswith(f"dup key: {{ _id: {shown} }}"), wrong
+
+# Elements of lists are chosen beside what is computed.
+db.lists.insert_one({"_id": 1, "z": 0, "a": [{"x": 2}, {"x": 1}], "b": 5, "c": {"l": [1, 2, 3]}})
+for projection, expected in (
+    ({"a": {"$slice": 1}, "n": "$b"}, {"_id": 1, "a": [{"x": 2}], "n": 5}),
+    ({"n": "$b", "a": {"$elemMatch": {"x": 1}}, "z": 1}, {"_id": 1, "z": 0, "n": 5, "a": [{"x": 1}]}),
+    ({"a": {"$elemMatch": {"x": 7}}, "n": "$b"}, {"_id": 1, "n": 5}),
+    ({"c.l": {"$slice": -1}, "n": {"$add": ["$b", 1]}}, {"_id": 1, "c": {"l": [3]}, "n": 6}),
+    ({"c": {"l": {"$slice": [1, 1]}}, "n": "$b"}, {"_id": 1, "c": {"l": [2]}, "n": 5}),
+    ({"a": {"$slice": ["$a", 1]}}, {"_id": 1, "a": [{"x": 2}]}),
+):
+    for filter in ({}, {"$expr": True}):
+        [found] = db.lists.find(filter, projection)
+        assert list(found.items()) == list(expected.items()), (projection, found)
+fails(28724, lambda: list(db.lists.find({}, {"a": {"$slice": [1, 0]}})))
+# No more than a choice of elements leaves all other fields.
+assert db.lists.find_one({}, {"c": {"l": {"$slice": 1}}})["c"] == {"l": [1]} and "z" in db.lists.find_one({}, {"c": {"l": {"$slice": 1}}})
 fails(59, lambda: db.command("frobnicate"))
 fails(26, lambda: db.command("collMod", "nothing", expireAfterSeconds=5))
 
@@ -113,7 +165,10 @@ assert db.many.index_information()["s_1"]["expireAfterSeconds"] == 60
 db.command("collMod", "many", index={"keyPattern": {"s": 1}, "expireAfterSeconds": 100})
 assert db.many.index_information()["s_1"]["expireAfterSeconds"] == 100
 fails(67, lambda: db.many.create_index("u", unique=True))
-db.many.drop_index("r_1")
+assert db.command({"dropIndexes": "many", "index": "r_1"})["nIndexesWas"] == 3
+assert db.command({"dropIndexes": "lists", "index": "*"}) == {"nIndexesWas": 1, "msg": "non-_id indexes dropped for collection", "ok": 1.0}
+db.keys.drop()
+db.lists.drop()
 fails(67, lambda: db.fresh.create_index("u", unique=True))
 assert "fresh" not in db.list_collection_names()
 
@@ -155,6 +210,25 @@ except BulkWriteError as error:
     assert error.details["nInserted"] == 0 and error.details["writeErrors"][0]["index"] == 1, error.details
 fails(72, lambda: db.weather24h.update_many({}, {"$set": {"a": 1}}), WriteError)
 assert db.weather24h.delete_many({"sensor.site": "s0"}).deleted_count == 334
+
+# A number in a path is an element of a list, and a delete takes what the find finds.
+db.create_collection("lists_in_time", timeseries={"timeField": "t", "metaField": "m"})
+db.lists_in_time.insert_many([{"t": base, "m": {"tags": ["x", f"y{i}"]}, "i": i, "l": [i, 5]} for i in range(4)])
+for filter, expected in (
+    ({"l.0": 2}, [2]),
+    ({"l.0": {"$ne": 2}}, [0, 1, 3]),
+    ({"l.0": {"$exists": False}}, []),
+    ({"m.tags.1": "y1"}, [1]),
+    ({"m.tags.1": {"$in": ["y1", "x"]}}, [1]),
+    ({"m.tags.0": {"$ne": "x"}}, []),
+):
+    assert sorted(d["i"] for d in db.lists_in_time.find(filter)) == expected, filter
+    assert sorted(d["i"] for d in db.lists_in_time.aggregate([{"$match": filter}])) == expected, filter
+    assert db.lists_in_time.count_documents(filter) == len(expected), filter
+assert db.lists_in_time.delete_many({"l.0": {"$exists": False}}).deleted_count == 0
+assert db.lists_in_time.delete_many({"m.tags.1": {"$ne": "y2"}}).deleted_count == 3
+assert [d["i"] for d in db.lists_in_time.find()] == [2]
+db.lists_in_time.drop()
 options = db.weather24h.options()
 assert options["timeseries"]["granularity"] == "hours" and options["expireAfterSeconds"] == 86400, options
 

@@ -100,6 +100,7 @@ def hints():
     assert [d["a"] for d in things.find({"a": 3}).hint("b_1")] == [3]
     assert "a_1" in str(things.find({"a": 3}).hint("b_1").explain()["queryPlanner"]["winningPlan"])
     assert len(list(things.find({"a": {"$gte": 0}}).hint([("$natural", 1)]))) == 10
+    refused(2, lambda: list(things.find().hint([("$natural", -1)])), "$natural")
 
 
 def explain_of_measurements():
@@ -177,6 +178,10 @@ def decimals():
 def what_is_not_here():
     things = plain("things", [{"_id": 1, "l": [1]}])
     refused(115, lambda: list(things.find({}, collation={"locale": "de"})), "collation")
+    assert len(list(things.find({}, collation={"locale": "simple"}))) == 1
+    for option in ({"min": {"_id": 1}}, {"max": {"_id": 1}}, {"returnKey": True}, {"showRecordId": True}):
+        refused(115, lambda: db.command("find", "things", **option), next(iter(option)))
+    refused(2, lambda: list(things.find({"l": 1}, {"l.$": 1})), "$elemMatch")
     refused(115, lambda: db.command("update", "things", updates=[], let={"a": 1}), "let")
     refused(115, lambda: db.command("find", "things", tailable=True), "tailable")
     changed = {"q": {}, "u": {"$set": {"l.$[e]": 2}}, "arrayFilters": [{"e": 1}]}

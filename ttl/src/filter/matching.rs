@@ -18,28 +18,40 @@ pub(super) fn holds(condition: &Condition, field: &Value) -> bool {
     let mut found = false;
     let holds = walk(field, condition.path.get(1..).unwrap_or_default(), &mut |value| {
         found = true;
-        test_value(&condition.test, value)
+        test_whole(&condition.test, value)
     });
     // A path that leads nowhere, through an empty list for instance, is missing, which is null.
-    holds || (!found && test_value(&condition.test, &Value::Null))
+    holds || (!found && test_whole(&condition.test, &Value::Null))
 }
 
-/// Calls `test` with each value at a path until it accepts one; a path through lists has several.
+/// Calls `test` with each value at a path until it accepts one; a path through lists has several, and a list at its end
+/// counts as itself and by its elements. A number in the path means that element of a list too, which is one value.
 fn walk(value: &Value, path: &[String], test: &mut dyn FnMut(&Value) -> bool) -> bool {
     let Some((name, rest)) = path.split_first() else {
-        return test(value);
+        return test(value) || matches!(value, Value::Array(items) if items.iter().any(test));
     };
     match value {
         Value::Object(_) => walk(value.get(name).unwrap_or(&Value::Null), rest, test),
         Value::Array(items) => {
-            items.iter().filter(|item| matches!(item, Value::Object(_))).any(|item| walk(item, path, test))
+            let index = list_index(name);
+            items.iter().enumerate().any(|(at, item)| {
+                let is_meant = index == Some(at);
+                match item {
+                    Value::Object(_) if walk(item, path, test) => true,
+                    _ if is_meant && rest.is_empty() => test(item),
+                    Value::Object(_) | Value::Array(_) if is_meant => walk(item, rest, test),
+                    _ => false,
+                }
+            })
         }
         _ => test(&Value::Null),
     }
 }
 
-fn test_value(test: &Test, value: &Value) -> bool {
-    test_whole(test, value) || matches!(value, Value::Array(items) if items.iter().any(|item| test_whole(test, item)))
+/// The number of a list's element that a name of a path means: digits without zeros before them.
+pub(super) fn list_index(name: &str) -> Option<usize> {
+    let is_number = name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+    if is_number { name.parse().ok() } else { None }
 }
 
 fn test_whole(test: &Test, value: &Value) -> bool {

@@ -195,6 +195,34 @@ fn lists_match_as_a_whole_or_by_an_element() {
 }
 
 #[test]
+fn numbers_in_paths_are_elements_of_lists_and_names_of_members() {
+    let metas = [
+        r#"{"l": [2, 1]}"#,
+        r#"{"l": [7]}"#,
+        r#"{"l": {"0": 2}}"#,
+        r#"{"l": [{"0": 2}]}"#,
+        r#"{"l": [[2, 3]]}"#,
+        r#"{"l": []}"#,
+        r#"{"l": 2}"#,
+    ];
+    assert_eq!(matching(r#"{"m.l.0": 2}"#, &metas), [metas[0], metas[2], metas[3]]);
+    assert_eq!(matching(r#"{"m.l.0": {"$ne": 2}}"#, &metas), [metas[1], metas[4], metas[5], metas[6]]);
+    assert_eq!(matching(r#"{"m.l.0": {"$gt": 1}}"#, &metas), metas[..4]);
+    assert_eq!(matching(r#"{"m.l.0": {"$exists": false}}"#, &metas), metas[5..]);
+    assert_eq!(matching(r#"{"m.l.1": {"$exists": true}}"#, &metas), metas[..1]);
+    // An element that is named by its number is one value, also if it is a list.
+    assert_eq!(matching(r#"{"m.l.0": [2, 3]}"#, &metas), metas[4..5]);
+    assert_eq!(matching(r#"{"m.l.0.1": 3}"#, &metas), metas[4..5]);
+    assert_eq!(matching(r#"{"m.l.00": {"$exists": true}}"#, &metas), [""; 0]);
+    assert_eq!(matching(r#"{"m.0": {"$gte": 2}}"#, &["[1, 2]", "[2, 1]"]), ["[2, 1]"]);
+    let objects = [r#"[{"x": 5}, {"x": 6}]"#, r#"[{"x": 6}, {"x": 5}]"#];
+    assert_eq!(matching(r#"{"m.0.x": 5}"#, &objects), objects[..1]);
+    assert!(partial(r#"{"m.tags.0": "x"}"#).unwrap().matches_meta(&doc(r#"{"tags": ["x", "y"]}"#)));
+    // The place of an element says nothing about where its value is looked for.
+    assert!(query(r#"{"m.l.0": 2}"#).candidates("m").is_empty());
+}
+
+#[test]
 fn types_are_classes() {
     let metas = ["1", "1.5", "\"x\"", "true", "{}", "null", r#"{"$date": "2024-01-01T00:00:00Z"}"#];
     for number in ["\"number\"", "\"int\"", "\"long\"", "\"double\"", "\"decimal\"", "1", "16", "18", "19"] {

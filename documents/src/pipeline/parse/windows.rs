@@ -6,10 +6,10 @@ use super::super::{Result, Stage};
 use super::accumulators::accumulator;
 use super::bucket::single;
 use super::{object, path_of, wrong};
-use crate::Sort;
-use crate::expression::{Constants, Distance, Expression, members, real_of};
+use crate::expression::{Constants, Distance, Expression, decimal_of, members};
 use crate::order::Number;
 use crate::raw::{owned, type_name};
+use crate::{Decimal, Sort};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 
@@ -131,12 +131,17 @@ fn end(value: RawBsonRef<'_>, of_documents: bool) -> Result<End> {
     match value {
         RawBsonRef::String("unbounded") => Ok(End::Unbounded),
         RawBsonRef::String("current") => Ok(End::Current),
-        other => {
-            let number = Number::of(other).map(real_of).filter(|n| !of_documents || n.fract() == 0.0);
-            let what = "Window bounds must be 'unbounded', 'current' or a number, whole for 'documents'";
-            number.map(End::Offset).ok_or_else(|| wrong(9, what))
+        other if of_documents && whole_offset(other).is_none() => {
+            Err(wrong(9, "Numeric document-based bounds must be an integer"))
         }
+        other if Number::of(other).is_some() => Ok(End::Offset(owned(other))),
+        _ => Err(wrong(9, "Window bounds must be 'unbounded', 'current' or a number")),
     }
+}
+
+/// A number of documents or units, which is an int32 in MongoDB too.
+fn whole_offset(value: RawBsonRef<'_>) -> Option<i32> {
+    crate::whole_number(value).and_then(|offset| i32::try_from(offset).ok())
 }
 
 fn parse_window(window: &RawDocument, windows: &Windows) -> Result<Window> {
@@ -151,12 +156,12 @@ fn parse_window(window: &RawDocument, windows: &Windows) -> Result<Window> {
                 return Err(wrong(9, "Window bounds must be a 2-element array"));
             };
             let (low, high) = (end(*low, of_documents)?, end(*high, of_documents)?);
-            let at = |end: &End, unbounded: f64| match end {
-                End::Unbounded => unbounded,
-                End::Current => 0.0,
-                End::Offset(by) => *by,
+            let at = |end: &End| match end {
+                End::Unbounded => None,
+                End::Current => Some(Number::Int(0)),
+                End::Offset(by) => Number::of(by.as_raw_bson_ref()),
             };
-            if at(&low, f64::NEG_INFINITY) > at(&high, f64::INFINITY) {
+            if at(&low).zip(at(&high)).is_some_and(|(low, high)| low.compare(high).is_gt()) {
                 return Err(wrong(5_339_900, "Lower bound must not exceed upper bound"));
             }
             Ok((low, high))
@@ -181,7 +186,16 @@ fn parse_window(window: &RawDocument, windows: &Windows) -> Result<Window> {
         (None, Some((low, high)), unit) => match windows.by {
             None => Err(wrong(5_339_902, "Range-based bounds require sortBy a single field")),
             Some((_, false)) => Err(wrong(5_429_404, "Range-based bounds require an ascending sortBy")),
-            Some((_, true)) => Ok(Window::Range(low, high, unit)),
+            Some((_, true)) => {
+                let is_whole = |end: &End| match end {
+                    End::Offset(by) => whole_offset(by.as_raw_bson_ref()).is_some(),
+                    _ => true,
+                };
+                if unit.is_some() && !(is_whole(&low) && is_whole(&high)) {
+                    return Err(wrong(9, "With 'unit', range-based bounds must be an integer"));
+                }
+                Ok(Window::Range(low, high, unit))
+            }
         },
         (None, None, Some(_)) => Err(wrong(9, "'unit' is only allowed with 'range' bounds")),
         (None, None, None) => Ok(Window::WHOLE),
@@ -243,11 +257,13 @@ fn moving_average(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Fun
     let (mut input, mut weight) = (None, None);
     let what = "$expMovingAvg must have exactly one argument that is an object";
     for (name, value) in members(object(argument, 9, what)?) {
-        let number = Number::of(value).map(real_of);
-        match (name, number) {
+        let is_share = |alpha: Number| alpha.compare(Number::Int(0)).is_gt() && alpha.compare(Number::Int(1)).is_lt();
+        match (name, Number::of(value)) {
             ("input", _) => input = Some(constants.expression(value)?),
-            ("N", Some(n)) if n >= 1.0 && n.fract() == 0.0 && weight.is_none() => weight = Some(2.0 / (n + 1.0)),
-            ("alpha", Some(alpha)) if alpha > 0.0 && alpha < 1.0 && weight.is_none() => weight = Some(alpha),
+            ("N", Some(n)) if weight.is_none() && n.to_i64().is_some_and(|n| n >= 1) => {
+                weight = Some(Decimal::from_i64(2).divide(decimal_of(n.plus(Number::Int(1)))));
+            }
+            ("alpha", Some(alpha)) if weight.is_none() && is_share(alpha) => weight = Some(decimal_of(alpha)),
             _ => {
                 let what =
                     "$expMovingAvg takes 'input' and either 'N', a positive whole number, or 'alpha', between 0 and 1";

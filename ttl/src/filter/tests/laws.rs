@@ -27,11 +27,19 @@ fn naive(filter: &Value, document: &Value) -> bool {
 
 fn values_at(value: &Value, path: &[&str]) -> Vec<Value> {
     match (path, value) {
+        ([], Value::Array(items)) => [vec![value.clone()], items.clone()].concat(),
         ([], _) => vec![value.clone()],
         ([name, rest @ ..], Value::Object(_)) => values_at(value.get(name).unwrap_or(&Value::Null), rest),
-        (_, Value::Array(items)) => {
+        ([name, rest @ ..], Value::Array(items)) => {
             let objects = items.iter().filter(|item| item.class() == TypeClass::Object);
-            objects.flat_map(|item| values_at(item, path)).collect()
+            let below = objects.flat_map(|item| values_at(item, path));
+            let numbered = name.parse().ok().and_then(|index: usize| items.get(index));
+            let numbered = match numbered {
+                Some(element) if rest.is_empty() => vec![element.clone()],
+                Some(element @ (Value::Object(_) | Value::Array(_))) => values_at(element, rest),
+                _ => Vec::new(),
+            };
+            below.chain(numbered).collect()
         }
         _ => vec![Value::Null],
     }
@@ -47,9 +55,7 @@ fn field_holds(wanted: &Value, values: &[Value]) -> bool {
 }
 
 fn operator_holds(name: &str, operand: &Value, values: &[Value]) -> bool {
-    let any = |test: &dyn Fn(&Value) -> bool| {
-        values.iter().any(|v| test(v) || matches!(v, Value::Array(items) if items.iter().any(test)))
-    };
+    let any = |test: &dyn Fn(&Value) -> bool| values.iter().any(test);
     let list = || if let Value::Array(list) = operand { list.clone() } else { panic!("a list") };
     match name {
         "$eq" => any(&|v| *v == operand.normalized()),
@@ -96,7 +102,7 @@ fn scalars() -> impl Strategy<Value = Value> {
 }
 
 fn named(max: usize, of: impl Strategy<Value = Value> + Clone) -> impl Strategy<Value = Value> {
-    prop::sample::subsequence(vec!["a", "b", "c"], 0..=max).prop_shuffle().prop_flat_map(move |names| {
+    prop::sample::subsequence(vec!["a", "b", "0"], 0..=max).prop_shuffle().prop_flat_map(move |names| {
         let values = prop::collection::vec(of.clone(), names.len());
         (Just(names), values)
             .prop_map(|(names, values)| Value::Object(names.into_iter().map(crate::Name::from).zip(values).collect()))
@@ -164,8 +170,8 @@ fn filters(fields: &'static [&'static str], with_negation: bool) -> impl Strateg
     .boxed()
 }
 
-const META: &[&str] = &["m", "m.a", "m.b", "m.a.b"];
-const ANY: &[&str] = &["m", "m.a", "m.a.b", "v", "w"];
+const META: &[&str] = &["m", "m.a", "m.b", "m.a.b", "m.0", "m.a.1", "m.0.a"];
+const ANY: &[&str] = &["m", "m.a", "m.a.b", "m.a.0", "v", "v.1", "w"];
 
 /// Another way to write the same filter, chosen by `bits`.
 fn rewritten(filter: &Value, bits: &mut dyn FnMut() -> bool) -> Value {
