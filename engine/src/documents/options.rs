@@ -103,7 +103,7 @@ impl DocumentsOptions {
             return Err(Error::new(Code::InvalidOptions, what));
         }
         for (at, index) in self.indexes.iter().enumerate() {
-            if before.indexes.contains(index) {
+            if before.indexes.contains(index) && !self.indexes[..at].contains(index) {
                 continue;
             }
             index.check()?;

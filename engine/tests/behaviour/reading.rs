@@ -375,7 +375,7 @@ fn a_function_that_answers_with_more_or_fewer_values_than_asked_is_an_error() {
             let grouped = ebbtide::AggregateRequest {
                 by_meta: true,
                 meta_groups: Some(groups),
-                aggregates: vec![ebbtide::Aggregate::Count],
+                aggregates: vec![ebbtide::Aggregate::Count("v".to_owned())],
                 ..ebbtide::AggregateRequest::default()
             };
             refused(snapshot.aggregate(&grouped).map(drop));

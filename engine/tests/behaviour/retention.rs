@@ -274,7 +274,9 @@ fn a_rule_whose_filter_createindexes_refuses_is_refused_by_the_library_too() {
     let db = sim.open();
     collection(&db, weather(), &readings(0..3));
     let nested = |levels: usize| (0..levels).fold(Value::Int(1), |value, _| Value::Array(vec![value]));
-    let negated = |times: usize| (0..times).fold(of_meta("a"), |filter, _| Filter::negate(filter));
+    let negated = |times: usize| {
+        (0..times).fold(of_meta("a"), |filter, _| Filter::negate(Filter::and(vec![filter, of_meta("b")])))
+    };
     let wrong = [
         (Filter::compare("sensor", Comparison::Gt, Value::Null), Code::CannotCreateIndex),
         (Filter::of_type("sensor", &[]), Code::BadValue),
