@@ -81,6 +81,8 @@ struct Epoch {
     records_from: u64,
     /// The object that says which piece it is.
     listed: String,
+    /// Whether the copy has lost a file that pieces after the base name and the folder no longer has.
+    wants_base: bool,
     checked_at: Timestamp,
     checks: usize,
     /// A piece that may have arrived or not. It is sent again until it is known: another one of its number is never made.
@@ -262,8 +264,10 @@ impl Shipper {
 
     /// Whether the next piece gets a base.
     fn wants_base(&self, changes: &Changes) -> bool {
-        let is_due =
-            |epoch: &Epoch| epoch.last.is_none_or(|last| last.number + 1 >= epoch.last_base + PIECES_BETWEEN_BASES);
+        let is_due = |epoch: &Epoch| {
+            let is_far = |last: Position| last.number + 1 >= epoch.last_base + PIECES_BETWEEN_BASES;
+            epoch.wants_base || epoch.last.is_none_or(is_far)
+        };
         changes.edits.is_none() || self.epoch.as_ref().is_some_and(is_due)
     }
 
@@ -323,7 +327,7 @@ impl Shipper {
     }
 
     /// Uploads the files again that the store had and has no longer, each under its name. One that is not as it was shipped, or is
-    /// no longer there, is forgotten.
+    /// no longer there, is forgotten; the next piece gets a base, so that a restore does not need it.
     fn replace_lost_files(&mut self) -> Result<()> {
         let Some(epoch) = &mut self.epoch else { return Ok(()) };
         let lost = lost::lost_files(self.store.as_ref(), epoch.copied.values())?;
@@ -337,7 +341,10 @@ impl Shipper {
                     self.store.put(&file.object(), content).map_err(unreachable)?;
                     self.status.bytes += file.bytes;
                 }
-                None => drop(epoch.copied.remove(&file.path)),
+                None => {
+                    epoch.wants_base = true;
+                    epoch.copied.remove(&file.path);
+                }
             }
         }
         Ok(())
@@ -426,7 +433,7 @@ impl Shipper {
         let (records_from, number, at) = (head.base.as_ref().map(|base| base.records_from), head.number, head.at);
         epoch.sending = None;
         if let Some(records_from) = records_from {
-            (epoch.last_base, epoch.records_from) = (number, records_from);
+            (epoch.last_base, epoch.records_from, epoch.wants_base) = (number, records_from, false);
             epoch.listed = format!("{}/{}", bases_folder(epoch.number), base_name(number, at));
             epoch.unlisted.push_back(epoch.listed.clone());
         }
@@ -525,6 +532,7 @@ impl Shipper {
             last_base: 0,
             records_from: 0,
             listed: String::new(),
+            wants_base: false,
             checked_at: self.clock.now(),
             checks: 0,
             sending: None,

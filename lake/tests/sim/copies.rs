@@ -987,6 +987,34 @@ fn what_is_removed_from_a_copy_is_shipped_again_within_a_minute() {
 }
 
 #[test]
+fn a_copy_that_has_lost_files_that_are_no_longer_used_gets_a_new_base() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    shipper.ship_now().unwrap();
+    for v in 0..3 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.flush().unwrap();
+        shipper.ship_now().unwrap();
+    }
+    let before = machine.store.names();
+    db.compact(None).unwrap();
+    shipper.ship_now().unwrap();
+    lose(&machine, "files/");
+    let error = builder(&machine.another()).restore(URL, None).unwrap_err();
+    assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+    machine.clock.set(at(61));
+    let shipped = shipper.ship_now().unwrap();
+    assert_eq!((shipped.epoch, shipped.shipped_until), (1, Some(at(61))));
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(0)), content(&db, at(0)));
+    let names = machine.store.names();
+    let mut files = names.iter().filter(|name| name.starts_with("files/"));
+    assert!(files.all(|name| !before.contains(name)), "only the file that is used is there");
+}
+
+#[test]
 fn a_copy_that_has_lost_the_records_before_its_base_is_shipped_again() {
     let machine = World::new(SimStore::new(1, 0));
     let db = open(&machine);
