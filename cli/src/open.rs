@@ -4,20 +4,27 @@ use crate::Failure;
 use crate::args::Cli;
 use ebbtide::fs::RealFs;
 use ebbtide::{Builder, CopyCache, Database, Following};
-use ebbtide_lake::Lake;
+use ebbtide_lake::{Cancellation, Lake};
 use ebbtide_query::statement::{Statement, StatementKind};
 use ebbtide_ttl::SystemClock;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// How often a replica looks for what was shipped.
 pub(crate) const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
+static REQUESTS: LazyLock<Cancellation> = LazyLock::new(Cancellation::default);
+
 /// How a database is opened: with access to archives.
 #[must_use]
 pub fn builder(path: impl AsRef<Path>) -> Builder {
-    Database::builder(path).archives(Arc::new(Lake::new()))
+    Database::builder(path).archives(Arc::new(Lake::new().cancelled_by(&REQUESTS)))
+}
+
+/// Cancels the requests to object storage of all databases that the program has opened.
+pub(crate) fn cancel_requests() {
+    REQUESTS.cancel();
 }
 
 /// Opens a read replica in this folder, which follows its copy until it is dropped.

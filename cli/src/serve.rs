@@ -16,6 +16,10 @@ use std::time::Duration;
 const MONGODB: u16 = 27017;
 const HTTP: u16 = 8080;
 const POSTGRESQL: u16 = 5432;
+/// Requests to object storage are cancelled this long after the grace time.
+const LAST_TRY: Duration = Duration::from_secs(5);
+/// Signals that follow the first one within this time are taken for the same one: `timeout` signals a process and then its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
 impl From<ebbtide_server::Failure> for Failure {
     fn from(failure: ebbtide_server::Failure) -> Self {
@@ -113,7 +117,11 @@ fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions
 
 /// Begins the log.
 fn begin_log(format: LogFormat) {
-    let log = tracing_subscriber::fmt().with_env_filter(filter("info")).with_writer(std::io::stderr).with_target(false);
+    // The library for object storage would tell of each request that it repeats.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter("info,object_store=warn"))
+        .with_writer(std::io::stderr)
+        .with_target(false);
     match format {
         LogFormat::Text => log.with_ansi(files::colours()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
@@ -141,6 +149,7 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     if served.is_many && (ship.is_some() || args.follow.is_some()) {
         return Err(Failure::usage("one database is shipped or followed, not a folder of them: drop --dbs"));
     }
+    let last_try = settings.grace.saturating_add(LAST_TRY);
     runtime.block_on(async {
         let mut signals = Signals::new()?;
         let sql = sql::Engine::new(settings.sql_memory_bytes, settings.files.clone())?;
@@ -173,9 +182,19 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         say!("ready");
         signals.next().await;
         tokio::spawn(async move {
+            let same = async {
+                loop {
+                    signals.next().await;
+                }
+            };
+            drop(tokio::time::timeout(ONE_SIGNAL, same).await);
             signals.next().await;
             files::complain("ended at once by a second signal; what was acknowledged is stored");
             std::process::exit(1);
+        });
+        tokio::spawn(async move {
+            tokio::time::sleep(last_try).await;
+            open::cancel_requests();
         });
         let stopped = server.stop().await;
         match copied {

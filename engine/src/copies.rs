@@ -21,6 +21,7 @@ mod folder;
 mod garbage;
 mod held;
 mod load;
+mod lost;
 mod piece;
 mod place;
 pub(crate) mod position;

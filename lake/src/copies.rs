@@ -22,6 +22,10 @@ impl CopyStore for Copies {
         Ok(self.0.get(name)?)
     }
 
+    fn exists(&self, name: &str) -> Result<bool, SinkError> {
+        Ok(self.0.exists(name)?)
+    }
+
     fn put(&self, name: &str, content: Bytes) -> Result<(), SinkError> {
         Ok(self.0.put(name, content)?)
     }

@@ -78,6 +78,10 @@ impl Store for Folder {
         }
     }
 
+    fn exists(&self, name: &str) -> Result<bool, StoreError> {
+        self.fs.exists(&self.path(name)).map_err(|error| self.error("access", name, &error))
+    }
+
     fn get_range(&self, name: &str, start: u64, bytes: u64) -> Result<Bytes, StoreError> {
         let fail = |error: io::Error| self.error("read", name, &error);
         let file = self.fs.open_read(&self.path(name)).map_err(fail)?;

@@ -24,6 +24,7 @@ struct CopiesPage;
 
 mod bounds;
 mod busy;
+mod cancellation;
 mod checkpoint;
 mod copies;
 mod file;
@@ -42,6 +43,7 @@ mod table;
 mod vectors;
 mod views;
 
+pub use cancellation::Cancellation;
 pub use places::Lake;
 pub use store::{Object, Store, StoreError};
 pub use table::Table;

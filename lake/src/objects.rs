@@ -4,6 +4,7 @@
 //! many (429, 503), and those that fail on the way, are repeated with growing pauses, until [`RETRIES_FOR`] have passed.
 
 use crate::busy::Refused;
+use crate::cancellation::Cancellation;
 use crate::store::{Object, REQUESTS_AT_ONCE, Store, StoreError};
 use bytes::Bytes;
 use ebbtide::ttl::{Clock, SystemClock};
@@ -40,6 +41,7 @@ pub(crate) struct Objects {
     prefix: Path,
     clock: SystemClock,
     refused: Refused,
+    cancellation: Cancellation,
 }
 
 // What the store itself shows of its settings is not for logs.
@@ -51,7 +53,7 @@ impl fmt::Debug for Objects {
 
 impl Objects {
     /// The store of a URL, `s3://bucket/path` and its like, with settings from the environment.
-    pub(crate) fn open(url: &str) -> Result<Objects, StoreError> {
+    pub(crate) fn open(url: &str, cancellation: &Cancellation) -> Result<Objects, StoreError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| StoreError::new("not a URL"))?;
         let path = rest.split_once('/').map_or("", |(_, path)| path);
         let prefix = Path::parse(path.trim_matches('/')).map_err(|error| StoreError::new(&error.to_string()))?;
@@ -81,14 +83,15 @@ impl Objects {
             other => return Err(StoreError::new(&format!("'{other}' is not a kind of storage"))),
         };
         let store = store.map_err(|error| StoreError::new(&error.to_string()))?;
-        Ok(Objects { store, prefix, clock: SystemClock::new(), refused })
+        let (clock, cancellation) = (SystemClock::new(), cancellation.clone());
+        Ok(Objects { store, prefix, clock, refused, cancellation })
     }
 
     fn path(&self, name: &str) -> Path {
         name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// Runs a request to its end.
+    /// Runs a request to its end, or until it is cancelled.
     fn run<T, F>(&self, request: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -102,10 +105,16 @@ impl Objects {
         let failed = |source: &str| Error::Generic { store: "lake", source: source.to_owned().into() };
         let runtime = started.as_ref().ok_or_else(|| failed("no threads for requests"))?;
         let (done, answer) = mpsc::channel();
-        let request = request(Arc::clone(&self.store));
+        let (request, cancellation) = (request(Arc::clone(&self.store)), self.cancellation.clone());
+        let cancelled = failed("the request was cancelled, since the program ends");
         drop(runtime.spawn(async move {
+            let answer = tokio::select! {
+                biased;
+                () = cancellation.cancelled() => Err(cancelled),
+                answer = request => answer,
+            };
             // The caller waits for the result.
-            drop(done.send(request.await));
+            drop(done.send(answer));
         }));
         let wait = || answer.recv().map_err(|_| failed("a request ended by a panic"));
         // A thread of the caller's runtime that waits hands its other tasks over.
@@ -158,6 +167,15 @@ impl Store for Objects {
                 Ok(Some(self.parts(name, &parts, meta.e_tag)?.concat().into()))
             }
             Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(shown(&error)),
+        }
+    }
+
+    fn exists(&self, name: &str) -> Result<bool, StoreError> {
+        let path = self.path(name);
+        match self.run(|store| async move { store.head(&path).await }) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(shown(&error)),
         }
     }
@@ -238,6 +256,7 @@ mod tests {
             prefix: Path::from("prefix"),
             clock: SystemClock::new(),
             refused: Refused::default(),
+            cancellation: Cancellation::default(),
         };
         let part = usize::try_from(PART_BYTES).unwrap();
         for bytes in [0, 1, part, part + 1, 3 * part, 3 * part + 17] {
@@ -245,6 +264,28 @@ mod tests {
             objects.put("object", content.clone()).unwrap();
             assert!(objects.get("object").unwrap() == Some(content), "{bytes} bytes");
         }
+        assert!(objects.exists("object").unwrap());
+        assert!(!objects.exists("missing").unwrap());
         assert_eq!(objects.get("missing").unwrap(), None);
+    }
+
+    #[test]
+    fn requests_that_are_not_answered_and_later_ones_can_be_cancelled() {
+        let objects = Objects {
+            store: Arc::new(InMemory::new()),
+            prefix: Path::from("prefix"),
+            clock: SystemClock::new(),
+            refused: Refused::default(),
+            cancellation: Cancellation::default(),
+        };
+        objects.put("object", Bytes::from_static(b"content")).unwrap();
+        let cancellation = objects.cancellation.clone();
+        // It is cancelled while it runs.
+        let unanswered = objects.run(|_| async move {
+            cancellation.cancel();
+            std::future::pending::<Result<(), Error>>().await
+        });
+        assert!(unanswered.unwrap_err().to_string().contains("was cancelled"));
+        assert!(objects.get("object").unwrap_err().to_string().contains("was cancelled"));
     }
 }

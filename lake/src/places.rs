@@ -1,5 +1,6 @@
 //! Places by their URLs.
 
+use crate::cancellation::Cancellation;
 use crate::copies::Copies;
 use crate::folder::Folder;
 use crate::objects::Objects;
@@ -21,6 +22,7 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 pub struct Lake {
     tables: Mutex<HashMap<String, Arc<Table>>>,
     cache: Arc<FileCache>,
+    cancellation: Cancellation,
 }
 
 impl Default for Lake {
@@ -39,7 +41,23 @@ impl Lake {
     /// Keeps at most this many bytes of what was read, and of what was decoded of it, in memory. Default: 256 MiB.
     #[must_use]
     pub fn with_cache(bytes_max: u64) -> Lake {
-        Lake { tables: Mutex::default(), cache: Arc::new(FileCache::new(bytes_max)) }
+        let cache = Arc::new(FileCache::new(bytes_max));
+        Lake { tables: Mutex::default(), cache, cancellation: Cancellation::default() }
+    }
+
+    /// Lets its requests to object storage be cancelled, as a server does that ends.
+    #[must_use]
+    pub fn cancelled_by(mut self, cancellation: &Cancellation) -> Lake {
+        self.cancellation = cancellation.clone();
+        self
+    }
+
+    fn store_of(&self, url: &str) -> Result<Arc<dyn Store>, StoreError> {
+        match url.strip_prefix("file://") {
+            Some(path) if path.starts_with('/') => Ok(Arc::new(Folder::new(PathBuf::from(path)))),
+            Some(path) => Err(StoreError::new(&format!("file://{path} is no absolute path: write file:///folder"))),
+            None => Ok(Arc::new(Objects::open(url, &self.cancellation)?)),
+        }
     }
 }
 
@@ -49,20 +67,12 @@ impl ArchivePlaces for Lake {
         if let Some(table) = tables.get(url) {
             return Ok(table.clone());
         }
-        let table = Arc::new(Table::new(url, store_of(url)?, Arc::clone(&self.cache)));
+        let table = Arc::new(Table::new(url, self.store_of(url)?, Arc::clone(&self.cache)));
         tables.insert(url.to_owned(), table.clone());
         Ok(table)
     }
 
     fn copies(&self, url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
-        Ok(Arc::new(Copies(store_of(url)?)))
-    }
-}
-
-fn store_of(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-    match url.strip_prefix("file://") {
-        Some(path) if path.starts_with('/') => Ok(Arc::new(Folder::new(PathBuf::from(path)))),
-        Some(path) => Err(StoreError::new(&format!("file://{path} is no absolute path: write file:///folder"))),
-        None => Ok(Arc::new(Objects::open(url)?)),
+        Ok(Arc::new(Copies(self.store_of(url)?)))
     }
 }

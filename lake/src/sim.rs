@@ -282,6 +282,12 @@ impl Store for SimStore {
         Ok(found)
     }
 
+    fn exists(&self, name: &str) -> Result<bool, StoreError> {
+        let mut state = self.0.lock();
+        state.read()?;
+        Ok(state.objects.contains_key(name))
+    }
+
     fn get_range(&self, name: &str, start: u64, bytes: u64) -> Result<Bytes, StoreError> {
         let mut state = self.0.lock();
         state.read()?;

@@ -22,6 +22,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// The store cannot be reached, or refuses.
     fn get(&self, name: &str) -> Result<Option<Bytes>, StoreError>;
 
+    /// Whether there is an object of this name.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    fn exists(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.get(name)?.is_some())
+    }
+
     /// A part of an object.
     ///
     /// # Errors

@@ -10,7 +10,9 @@ use crate::provider::CollectionTable;
 use crate::several::{Named, Part, together};
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::common::alias::AliasGenerator;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::TableType;
@@ -162,10 +164,12 @@ pub(crate) fn bind(
 
 /// Sets the instant of a state's `now()` to the statement's.
 pub(crate) fn start(state: &mut SessionState, context: &StatementContext) {
-    state.mark_start_execution();
-    if let Some(now) = context.now() {
-        state.execution_props_mut().query_execution_start_time = Some(now);
-    }
+    let options = Arc::clone(state.config_options());
+    let props = state.execution_props_mut();
+    // What `mark_start_execution` does, but for reading the clock of the machine, which may be before 1970.
+    props.query_execution_start_time = Some(context.now().unwrap_or(DateTime::<Utc>::MAX_UTC));
+    props.alias_generator = Arc::new(AliasGenerator::new());
+    props.config_options = Some(options);
 }
 
 /// The names of the collections and views of databases.

@@ -42,6 +42,7 @@ mod functions;
 mod groups;
 mod join_filter;
 mod joined_metas;
+mod late_context;
 mod leaf;
 mod lossy_filters;
 mod named_columns;

@@ -6,6 +6,7 @@ use crate::catalog::{SessionTables, StatementCatalog};
 use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, SessionSource, StatementContext};
 use crate::error::{QueryError, Result};
+use crate::late_context;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
@@ -57,6 +58,9 @@ struct Common {
 
 fn common() -> Result<&'static Common> {
     static COMMON: OnceLock<std::result::Result<Common, String>> = OnceLock::new();
+    if COMMON.get().is_none() {
+        late_context::check_clock()?;
+    }
     let made = COMMON.get_or_init(|| Common::new().map_err(|error| error.to_string()));
     made.as_ref().map_err(|message| QueryError::new(ebbtide_ttl::Code::InternalError, message.clone()))
 }

@@ -373,6 +373,7 @@ impl PreparedQuery {
     ) -> BoxFuture<'b, Result<StatementStream>> {
         Box::pin(async move {
             let explain = |error| session.failed(error, &self.statement, &self.text);
+            session.check_clock()?;
             let context = session.begin();
             let template = self.template(session, &context).await.map_err(explain)?;
             template.check_count(values)?;
@@ -447,6 +448,7 @@ impl PreparedQuery {
         values: &'b [ScalarValue],
     ) -> BoxFuture<'b, Result<Option<StatementStream>>> {
         Box::pin(async move {
+            session.check_clock()?;
             let context = session.begin();
             let template = self.current_template();
             if !template.basis.is_current(session, &context) || values.len() != template.parameters {

@@ -20,6 +20,7 @@ use crate::first_rows::ScansOfFirstRows;
 use crate::frames::FastFrames;
 use crate::groups::HashGroups;
 use crate::joined_metas::JoinsSelectMetas;
+use crate::late_context::LateContext;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::sorted_runs::SortRuns;
@@ -179,7 +180,7 @@ impl StatementStream {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Session {
-    context: SessionContext,
+    context: Arc<LateContext>,
     database: Database,
     /// Further databases: a collection has the rows of all.
     others: Vec<Database>,
@@ -264,13 +265,18 @@ impl Session {
             Some(types) => state.with_type_planner(Arc::clone(types)),
             None => state,
         };
-        let context = SessionContext::new_with_state(functions::with_planner(state).build());
-        functions::register(&context)?;
         let tables = Arc::default();
         #[cfg(feature = "postgres")]
-        if let Some(client) = &settings.postgres {
-            crate::postgres::register(&context, &database, &tables, client)?;
-        }
+        let postgres = settings.postgres.clone().map(|client| (client, database.clone(), Arc::clone(&tables)));
+        let complete = move |context: &SessionContext| {
+            functions::register(context)?;
+            #[cfg(feature = "postgres")]
+            if let Some((client, database, tables)) = &postgres {
+                crate::postgres::register(context, database, tables, client)?;
+            }
+            Ok(())
+        };
+        let context = Arc::new(LateContext::new(functions::with_planner(state).build(), complete)?);
         let (now, files, writes) = (settings.now, settings.files.clone(), PreparedWrites::default());
         Ok(Session {
             context,
@@ -367,6 +373,9 @@ impl Session {
     pub fn start<'a>(&'a self, statement: &'a Statement, text: &'a str) -> BoxFuture<'a, Result<StatementStream>> {
         let span = tracing::debug_span!("query", statement = statement.text);
         let work = async move {
+            if statement.kind.is_query() {
+                self.check_clock()?;
+            }
             match &statement.kind {
                 StatementKind::Sql => match self.start_repeated(statement).await {
                     Some(started) => Ok(started),
@@ -410,14 +419,19 @@ impl Session {
         self.now.map_or_else(|| self.database.snapshot(), |now| self.database.snapshot_at(now))
     }
 
+    /// Checks that queries can run: the clock of this machine is not before 1970.
+    pub(crate) fn check_clock(&self) -> Result<()> {
+        self.context.check_clock()
+    }
+
     /// The context of a statement that starts now.
     pub(crate) fn begin(&self) -> Arc<StatementContext> {
-        let session = Arc::new(self.context.clone());
+        let session = &self.context;
         let context = |database: &Database, snapshot: Snapshot| {
             #[cfg(feature = "workers")]
             let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
             let context =
-                StatementContext::new(database.clone(), snapshot, Arc::clone(&session) as _, self.files.clone());
+                StatementContext::new(database.clone(), snapshot, Arc::clone(session) as _, self.files.clone());
             #[cfg(feature = "workers")]
             let context = context.with_workers(workers);
             context
@@ -537,6 +551,14 @@ impl Session {
     #[must_use]
     pub fn reads_at(&self) -> Option<Timestamp> {
         self.now
+    }
+}
+
+#[cfg(test)]
+impl Session {
+    /// Makes the session of DataFusion anew.
+    pub(crate) fn replace_context(&mut self, make: impl FnOnce(SessionState) -> LateContext) {
+        self.context = Arc::new(make(self.context.state()));
     }
 }
 

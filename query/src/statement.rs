@@ -73,6 +73,14 @@ pub enum StatementKind {
     Compact(Option<String>),
 }
 
+impl StatementKind {
+    /// Whether DataFusion runs it, at least in part.
+    pub(crate) fn is_query(&self) -> bool {
+        use StatementKind::{CreateAs, Describe, Pivot, Show, Sql, Summarize};
+        matches!(self, Sql | Show(_) | CreateAs(_) | Pivot(_) | Summarize(_) | Describe(_))
+    }
+}
+
 /// A collection that is made of a query's rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateAs {

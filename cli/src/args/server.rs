@@ -1,6 +1,7 @@
 //! The options of `ebbtide serve` and `ebbtide user`.
 
 use clap::{Args, Subcommand};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -10,8 +11,8 @@ pub(crate) struct ServeArgs {
     pub(crate) dbs: Option<PathBuf>,
 
     /// Address to listen on [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<std::net::IpAddr>,
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    pub(crate) listen: Option<IpAddr>,
 
     /// Port of MongoDB's wire protocol, 0 for any that is free [default: 27017, if no port is given]
     #[arg(long, value_name = "PORT")]
@@ -69,6 +70,13 @@ pub(crate) struct ServeArgs {
     /// Seconds for commands that are running to end, after SIGTERM or SIGINT [default: 10]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) grace: Option<u64>,
+}
+
+/// An address of this machine; one of IPv6 may be in brackets.
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).filter(|inside| inside.contains(':'));
+    let what = "write an IP address, such as 127.0.0.1, ::1 or 0.0.0.0";
+    inside.unwrap_or(text).parse().map_err(|_| what.to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -16,7 +16,13 @@ pub(crate) struct Serving {
 }
 
 pub(crate) fn serve(folder: &Path, args: &[&str]) -> Serving {
+    serve_with(folder, args, &[])
+}
+
+/// The same with these variables of the environment.
+pub(crate) fn serve_with(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Serving {
     let mut all = command();
+    all.envs(variables.iter().copied());
     all.current_dir(folder).arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::piped());
     let log = Log::of(&mut all);
     let mut child = all.spawn().unwrap();
@@ -193,6 +199,29 @@ fn a_second_signal_ends_at_once() {
     }
     assert_eq!(serving.child.wait().unwrap().code(), Some(1));
     assert!(serving.log.text().contains("second signal"));
+}
+
+#[test]
+fn signals_at_the_same_time_end_in_good_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut serving = serve(folder.path(), &["--dbs", "dbs", "--http", "0"]);
+    let id = serving.id().to_string();
+    Command::new("kill").args(["-TERM", &id, &id, &id]).status().unwrap();
+    Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0), "{}", serving.log.text());
+}
+
+#[test]
+fn an_address_may_be_in_brackets_and_a_name_is_refused_with_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    // What is wrong then is something else.
+    let read = inside(folder.path(), &["--read-only", "serve", "--dbs", "dbs", "--listen", "[::1]"], "");
+    assert!(read.stderr.contains("drop --read-only"), "{}", read.stderr);
+    for name in ["localhost", "[127.0.0.1]", "127.0.0.1:80"] {
+        let refused = inside(folder.path(), &["serve", "--dbs", "dbs", "--http", "0", "--listen", name], "");
+        assert_eq!(refused.code, 2);
+        assert!(refused.stderr.contains("write an IP address"), "{}", refused.stderr);
+    }
 }
 
 #[test]

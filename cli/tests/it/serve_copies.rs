@@ -1,9 +1,9 @@
 //! Servers that ship their database, and servers that follow it.
 
 use crate::cli::inside;
-use crate::serve::{REPLY_MAX, get, serve};
+use crate::serve::{REPLY_MAX, get, serve, serve_with};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 
 fn sql(address: &str, statement: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -61,4 +61,33 @@ fn a_server_ships_its_database_and_another_one_follows_it_until_it_is_promoted()
     let counted =
         inside(folder.path(), &["--db", "beside", "sql", "--format", "csv", "SELECT count(*) AS n FROM doors"], "");
     assert!(counted.stdout.starts_with("n\n"), "{}", counted.stdout);
+}
+
+#[test]
+fn a_store_that_does_not_answer_delays_the_end_by_seconds_only() {
+    let folder = tempfile::tempdir().unwrap();
+    // It accepts connections, as an operating system does for a program that hangs.
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", hangs.local_addr().unwrap());
+    let serving = serve_with(
+        folder.path(),
+        &["--db", "weather", "--http", "0", "--grace", "0", "--ship-to", "s3://bucket/copy"],
+        &[
+            ("AWS_ENDPOINT_URL", &endpoint),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_TIMEOUT", "3600 seconds"),
+        ],
+    );
+    let address = serving.doors[0].strip_prefix("http ").unwrap().to_owned();
+    assert!(sql(&address, "CREATE COLLECTION doors WITH (timeField = 't')").contains(" 200 OK"));
+    // A request is under way.
+    let _request = hangs.accept().unwrap();
+    let (code, log) = serving.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("the last changes were not shipped") && log.contains("was cancelled"), "{log}");
+    // It was closed.
+    assert_eq!(inside(folder.path(), &["--db", "weather", "verify"], "").code, 0);
 }

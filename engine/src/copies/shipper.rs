@@ -3,7 +3,8 @@
 use super::epochs::{self, Claim};
 use super::garbage;
 use super::load::{self, Loaded, Position};
-use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name};
+use super::lost;
+use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name, pieces_folder};
 use super::source::{Changes, Source};
 use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
@@ -24,6 +25,8 @@ use std::time::Duration;
 const HEARTBEAT_SECONDS: i64 = 10;
 /// A restore reads at most this many pieces after a base.
 const PIECES_BETWEEN_BASES: u64 = 1_000;
+/// How often the shipper checks that the copy still has what it needs.
+const CHECK_SECONDS: i64 = 60;
 /// Bytes of the log that one piece has, about.
 const LOG_BYTES_MAX: usize = 16 << 20;
 
@@ -54,6 +57,8 @@ pub struct Shipper {
     writer: Option<Writer>,
     process: String,
     epoch: Option<Epoch>,
+    /// The last piece of the epoch before, if the copy has lost objects and the next epoch begins because of that.
+    lost: Option<Position>,
     /// What was read and is in no piece yet, since a file was removed before it could be shipped.
     unsent: Option<Changes>,
     status: ShipStatus,
@@ -66,11 +71,20 @@ pub struct Shipper {
 #[derive(Debug)]
 struct Epoch {
     number: u64,
+    claim: Claim,
     parent: Option<(u64, u64)>,
     /// The last piece that counts.
     last: Option<Position>,
     last_at: Timestamp,
     last_base: u64,
+    /// The piece with the first record that this base needs.
+    records_from: u64,
+    /// The object that says which piece it is.
+    listed: String,
+    /// Whether the copy has lost a file that pieces after the base name and the folder no longer has.
+    wants_base: bool,
+    checked_at: Timestamp,
+    checks: usize,
     /// A piece that may have arrived or not. It is sent again until it is known: another one of its number is never made.
     sending: Option<Sending>,
     /// The files that the store has.
@@ -110,6 +124,7 @@ impl Shipper {
             writer: None,
             process,
             epoch: None,
+            lost: None,
             unsent: None,
             status,
             noted: None,
@@ -176,6 +191,7 @@ impl Shipper {
     }
 
     fn try_step(&mut self) -> Result<bool> {
+        self.check_copy()?;
         if self.epoch.is_none() {
             self.begin_epoch()?;
         }
@@ -204,10 +220,11 @@ impl Shipper {
         }
         self.status.records_behind = changes.records.len() as u64;
         let reached_end = changes.reached_end;
-        // Other files are named only by edits.
-        let uploaded = match changes.has_edits() {
-            true => self.upload(),
-            false => Ok(true),
+        // Other files are named only by edits, and all by a base.
+        let uploaded = match (self.wants_base(&changes), changes.has_edits()) {
+            (true, _) => self.replace_lost_files().and_then(|()| self.upload()),
+            (false, true) => self.upload(),
+            (false, false) => Ok(true),
         };
         if !matches!(uploaded, Ok(true)) {
             self.unsent = Some(changes);
@@ -245,8 +262,97 @@ impl Shipper {
         Ok(true)
     }
 
+    /// Whether the next piece gets a base.
+    fn wants_base(&self, changes: &Changes) -> bool {
+        let is_due = |epoch: &Epoch| {
+            let is_far = |last: Position| last.number + 1 >= epoch.last_base + PIECES_BETWEEN_BASES;
+            epoch.wants_base || epoch.last.is_none_or(is_far)
+        };
+        changes.edits.is_none() || self.epoch.as_ref().is_some_and(is_due)
+    }
+
+    /// Checks, at most once in [`CHECK_SECONDS`], that the copy can be restored as far as it was shipped. Somebody may have removed
+    /// objects: a claim that is gone is put back, files are uploaded again, and without a piece that is needed another epoch begins.
+    fn check_copy(&mut self) -> Result<()> {
+        let now = self.clock.now();
+        let Some((epoch, last)) = self.epoch.as_ref().and_then(|epoch| Some((epoch, epoch.last?))) else {
+            return Ok(());
+        };
+        // A clock that was set back has not checked later.
+        if now >= epoch.checked_at && now < epoch.checked_at.plus_seconds(CHECK_SECONDS) {
+            return Ok(());
+        }
+        let (store, url) = (self.store.clone(), self.status.url.clone());
+        let store = store.as_ref();
+        let claim = epoch.claim.clone();
+        if epochs::claim_of(store, claim.epoch)?.as_ref() != Some(&claim) {
+            if let Some(younger) = epochs::newest(store)?.filter(|newest| newest.epoch > claim.epoch) {
+                return Err(self.supersede(&younger));
+            }
+            if !epochs::take(store, &claim)? {
+                let other = epochs::claim_of(store, claim.epoch)?.unwrap_or(claim);
+                return Err(self.supersede(&other));
+            }
+            tracing::warn!(url, epoch = claim.epoch, "the copy has lost its epoch, which is put back");
+        }
+        let Some(epoch) = &mut self.epoch else { return Ok(()) };
+        let listed = epoch.unlisted.is_empty().then(|| epoch.listed.clone());
+        let pieces = [epoch.records_from, epoch.last_base, last.number].map(|number| piece_name(epoch.number, number));
+        if let Some(object) = lost::first_lost(store, pieces.into_iter().chain(listed))? {
+            if let Some(claim) = epochs::claim_of(store, epoch.number + 1)? {
+                return Err(self.supersede(&claim));
+            }
+            tracing::warn!(
+                url,
+                object,
+                "the copy has lost objects: the whole database is shipped again, and points in time before now may be lost"
+            );
+            (self.epoch, self.unsent, self.lost) = (None, None, Some(last));
+            self.status.shipped_until = None;
+            // The next epoch is another one's.
+            self.process = hex(new_identity(self.clock.as_ref(), &self.dir));
+            return Ok(());
+        }
+        // One file each time; all of them whenever a base is made.
+        let file = epoch.copied.values().nth(epoch.checks.checked_rem(epoch.copied.len()).unwrap_or(0));
+        let has_file = file.map_or(Ok(true), |file| store.exists(&file.object())).map_err(unreachable)?;
+        epoch.checks = epoch.checks.wrapping_add(1);
+        if !has_file {
+            self.replace_lost_files()?;
+        }
+        if let Some(epoch) = &mut self.epoch {
+            epoch.checked_at = now;
+        }
+        Ok(())
+    }
+
+    /// Uploads the files again that the store had and has no longer, each under its name. One that is not as it was shipped, or is
+    /// no longer there, is forgotten; the next piece gets a base, so that a restore does not need it.
+    fn replace_lost_files(&mut self) -> Result<()> {
+        let Some(epoch) = &mut self.epoch else { return Ok(()) };
+        let lost = lost::lost_files(self.store.as_ref(), epoch.copied.values())?;
+        if let Some(first) = lost.first() {
+            let (url, object, files) = (&self.status.url, first.object(), lost.len());
+            tracing::warn!(url, object, files, "the copy has lost segment files, which are uploaded again");
+        }
+        for file in lost {
+            match self.source.content(&file.path)?.filter(|content| file.check(content).is_ok()) {
+                Some(content) => {
+                    self.store.put(&file.object(), content).map_err(unreachable)?;
+                    self.status.bytes += file.bytes;
+                }
+                None => {
+                    epoch.wants_base = true;
+                    epoch.copied.remove(&file.path);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a piece, which is to be sent.
     fn make(&mut self, changes: Changes) -> Result<()> {
+        let wants_base = self.wants_base(&changes);
         let epoch = self.epoch.as_mut().ok_or_else(|| Error::internal("no epoch was taken"))?;
         let number = epoch.last.map_or(1, |last| last.number + 1);
         let last_seq = self.source.last_seq();
@@ -257,8 +363,7 @@ impl Shipper {
         while epoch.records.front().is_some_and(|(last, _)| *last < first_logged) {
             epoch.records.pop_front();
         }
-        let wants_base = changes.edits.is_none() || number >= epoch.last_base + PIECES_BETWEEN_BASES;
-        let base = (wants_base || number == 1).then(|| {
+        let base = wants_base.then(|| {
             let used = self.source.files();
             let files = used.iter().filter_map(|file| epoch.copied.get(&file.path).cloned()).collect();
             let records_from = epoch.records.front().map_or(number, |(_, piece)| *piece);
@@ -325,11 +430,12 @@ impl Shipper {
                 }
             }
         }
-        let (has_base, number, at) = (head.base.is_some(), head.number, head.at);
+        let (records_from, number, at) = (head.base.as_ref().map(|base| base.records_from), head.number, head.at);
         epoch.sending = None;
-        if has_base {
-            epoch.last_base = number;
-            epoch.unlisted.push_back(format!("{}/{}", bases_folder(epoch.number), base_name(number, at)));
+        if let Some(records_from) = records_from {
+            (epoch.last_base, epoch.records_from, epoch.wants_base) = (number, records_from, false);
+            epoch.listed = format!("{}/{}", bases_folder(epoch.number), base_name(number, at));
+            epoch.unlisted.push_back(epoch.listed.clone());
         }
         // In their order, so that the first one is listed if any is.
         while let Some(name) = epoch.unlisted.front() {
@@ -339,7 +445,7 @@ impl Shipper {
             }
             epoch.unlisted.pop_front();
         }
-        if let Some(keep) = self.options.keep.filter(|_| has_base) {
+        if let Some(keep) = self.options.keep.filter(|_| records_from.is_some()) {
             let seconds = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
             if let Err(error) = garbage::collect(self.store.as_ref(), epoch.number, at.plus_seconds(-seconds)) {
                 tracing::warn!(%error, "what the copy needs no more could not be removed");
@@ -358,7 +464,10 @@ impl Shipper {
             self.superseded = Some(error.clone());
             return Err(error);
         }
-        let newest = epochs::newest(store)?;
+        let newest = match epochs::newest(store)? {
+            None => self.claimed_again(&writer, &identity)?,
+            newest => newest,
+        };
         if let Some(claim) = newest.as_ref().filter(|claim| claim.process != self.process) {
             if claim.database != identity {
                 let what = format!("{} has the copy of another database: choose another place", self.status.url);
@@ -413,12 +522,19 @@ impl Shipper {
         self.unsent = Some(changes);
         (self.status.epoch, self.status.piece) = (claim.epoch, 0);
         self.writer = Some(writer);
+        self.lost = None;
         self.epoch = Some(Epoch {
             number: claim.epoch,
+            claim,
             parent,
             last: None,
             last_at: Timestamp::EPOCH,
             last_base: 0,
+            records_from: 0,
+            listed: String::new(),
+            wants_base: false,
+            checked_at: self.clock.now(),
+            checks: 0,
             sending: None,
             copied,
             records: VecDeque::new(),
@@ -428,11 +544,43 @@ impl Shipper {
         Ok(())
     }
 
+    /// The claim of the epoch that was shipped last from this folder, if the copy has no claims and has pieces of it: the claims were
+    /// removed, and this one is put back.
+    fn claimed_again(&self, writer: &Writer, identity: &str) -> Result<Option<Claim>> {
+        let store = self.store.as_ref();
+        let Some(sent) = writer.sent.iter().find(|sent| sent.url == self.status.url) else { return Ok(None) };
+        if store.list(&pieces_folder(sent.epoch)).map_err(unreachable)?.is_empty() {
+            return Ok(None);
+        }
+        let claim = Claim {
+            epoch: sent.epoch,
+            database: identity.to_owned(),
+            writer: writer.id.clone(),
+            process: sent.process.clone(),
+            at: self.clock.now(),
+        };
+        tracing::warn!(
+            url = self.status.url,
+            epoch = claim.epoch,
+            "the copy has lost its epochs; the last one is put back"
+        );
+        match epochs::take(store, &claim)? {
+            true => Ok(Some(claim)),
+            false => epochs::claim_of(store, claim.epoch),
+        }
+    }
+
     /// All changes of the folder, `before` being those that were read already, and the state of the copy. It is an error if the folder does not
     /// contain what the copy has.
     fn read_checked(&mut self, before: Option<Changes>) -> Result<(Changes, Option<(Position, Loaded)>)> {
         let store = self.store.clone();
-        let copy = load::load(store.as_ref(), None)?;
+        let copy = match (load::load(store.as_ref(), None), self.lost) {
+            // What is left of what this process has shipped.
+            (Err(error), Some(last)) if error.code() == Code::DataCorruptionDetected => {
+                Some((last, Timestamp::EPOCH, Loaded::default()))
+            }
+            (copy, _) => copy?,
+        };
         // The folder is read after the copy: another process that ships it notes a piece before it sends it.
         let changes = match before {
             Some(mut changes) => {

@@ -26,6 +26,14 @@ pub trait CopyStore: fmt::Debug + Send + Sync {
     /// The store cannot be reached, or refuses.
     fn get(&self, name: &str) -> Result<Option<Bytes>, SinkError>;
 
+    /// Whether there is an object of this name.
+    ///
+    /// # Errors
+    /// As for [`CopyStore::get`].
+    fn exists(&self, name: &str) -> Result<bool, SinkError> {
+        Ok(self.get(name)?.is_some())
+    }
+
     /// Stores an object, durably, and replaces one of that name.
     ///
     /// # Errors

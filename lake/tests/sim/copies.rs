@@ -935,3 +935,156 @@ fn what_no_kept_time_needs_is_removed_and_every_kept_time_can_be_restored() {
     }
     assert!(builder(&machine.another()).restore(URL, Some(at(0))).is_err());
 }
+
+/// Removes the objects of a copy whose names begin so.
+fn lose(machine: &World, what: &str) {
+    for name in machine.store.names().into_iter().filter(|name| name.starts_with(what)) {
+        machine.store.delete(&name).unwrap();
+    }
+}
+
+#[test]
+fn what_is_removed_from_a_copy_is_shipped_again_within_a_minute() {
+    for what in ["", "epochs/", "pieces/", "bases/", "files/", "pieces/0000000002/000000000001"] {
+        for restarts in [false, true] {
+            let machine = World::new(SimStore::new(1, 0));
+            let db = open(&machine);
+            let c = weather(&db);
+            let mut shipper = shipper_of(&machine, None);
+            c.insert_documents(&[reading(0, 0), reading(1, 1)]).unwrap();
+            db.flush().unwrap();
+            shipper.ship_now().unwrap();
+            let mut shipper = shipper_of(&machine, None);
+            for v in 2..5 {
+                c.insert_documents(&[reading(v, v)]).unwrap();
+                shipper.ship_now().unwrap();
+            }
+            lose(&machine, what);
+            if restarts {
+                shipper = shipper_of(&machine, None);
+            }
+            // Whether or not anything changes.
+            for (seconds, more) in [(61, Some(5)), (130, None)] {
+                machine.clock.set(at(seconds));
+                if let Some(v) = more {
+                    c.insert_documents(&[reading(v, v)]).unwrap();
+                }
+                let shipped = shipper.ship_now().unwrap();
+                assert_eq!(shipped.shipped_until, Some(at(seconds)), "{what} {restarts}");
+                let (_, restored) = restored_from(&machine, None);
+                assert_eq!(content(&restored, at(0)), content(&db, at(0)), "{what} {restarts} {seconds}");
+                lose(&machine, what);
+            }
+            machine.clock.set(at(200));
+            shipper.ship_now().unwrap();
+            let beside = machine.another();
+            builder(&beside).promote(URL).unwrap();
+            assert_eq!(content(&open(&beside), at(0)), content(&db, at(0)), "{what} {restarts}");
+            machine.clock.set(at(300));
+            assert_eq!(shipper.ship_now().unwrap_err().code(), Code::NotWritable, "{what} {restarts}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_has_lost_files_that_are_no_longer_used_gets_a_new_base() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    shipper.ship_now().unwrap();
+    for v in 0..3 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.flush().unwrap();
+        shipper.ship_now().unwrap();
+    }
+    let before = machine.store.names();
+    db.compact(None).unwrap();
+    shipper.ship_now().unwrap();
+    lose(&machine, "files/");
+    let error = builder(&machine.another()).restore(URL, None).unwrap_err();
+    assert_eq!(error.code(), Code::DataCorruptionDetected, "{error}");
+    machine.clock.set(at(61));
+    let shipped = shipper.ship_now().unwrap();
+    assert_eq!((shipped.epoch, shipped.shipped_until), (1, Some(at(61))));
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(0)), content(&db, at(0)));
+    let names = machine.store.names();
+    let mut files = names.iter().filter(|name| name.starts_with("files/"));
+    assert!(files.all(|name| !before.contains(name)), "only the file that is used is there");
+}
+
+#[test]
+fn a_copy_that_has_lost_the_records_before_its_base_is_shipped_again() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    // The base in the middle needs records of the pieces before it.
+    for v in 0..1_005 {
+        machine.clock.set(at(v / 100));
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        shipper.ship_now().unwrap();
+    }
+    lose(&machine, "pieces/0000000001/000000000001");
+    assert!(builder(&machine.another()).restore(URL, None).is_err());
+    machine.clock.set(at(90));
+    let shipped = shipper.ship_now().unwrap();
+    assert_eq!((shipped.epoch, shipped.shipped_until), (2, Some(at(90))));
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(0)), content(&db, at(0)));
+}
+
+#[test]
+fn a_copy_that_has_lost_nothing_is_checked_with_a_few_requests_a_minute() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    for v in 0..20 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.flush().unwrap();
+        shipper.ship_now().unwrap();
+    }
+    let requests_at = |shipper: &mut Shipper, seconds: i64| {
+        machine.clock.set(at(seconds));
+        let before = machine.store.requests();
+        shipper.ship_now().unwrap();
+        machine.store.requests() - before
+    };
+    // A piece, and a look for the next epoch.
+    let beat = requests_at(&mut shipper, 20);
+    assert_eq!(beat, 2);
+    assert_eq!(requests_at(&mut shipper, 60) - beat, 6);
+    assert_eq!(requests_at(&mut shipper, 119), beat);
+    // A clock that was set back is no reason to wait for it.
+    assert_eq!(requests_at(&mut shipper, 10), 7);
+    assert_eq!(shipper.status().epoch, 1);
+}
+
+#[test]
+fn what_a_copy_has_lost_while_its_store_is_away_is_shipped_when_it_is_back() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    c.insert_documents(&[reading(0, 0)]).unwrap();
+    db.flush().unwrap();
+    shipper.ship_now().unwrap();
+    lose(&machine, "");
+    machine.clock.set(at(70));
+    c.insert_documents(&[reading(1, 1)]).unwrap();
+    // Each request of what follows may be the first that fails.
+    for requests in 0..30 {
+        machine.store.stop_after(Some(requests));
+        let shipped = shipper.ship_now();
+        machine.store.stop_after(None);
+        if let Ok(shipped) = shipped {
+            assert!(requests > 5 && shipped.failed.is_none(), "{requests} {shipped:?}");
+            break;
+        }
+        assert!(shipper.status().failed.is_some());
+    }
+    let (_, restored) = restored_from(&machine, None);
+    assert_eq!(content(&restored, at(0)), content(&db, at(0)));
+}

@@ -8,7 +8,9 @@ use crate::named_columns::NamedColumns;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{CatalogProvider, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DFSchema, ResolvedTableReference, Result, TableReference, plan_datafusion_err};
+use datafusion::common::{
+    DFSchema, DataFusionError, ResolvedTableReference, Result, TableReference, plan_datafusion_err,
+};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::context::SessionState;
@@ -64,7 +66,7 @@ impl Session {
                 tables.insert(name, provider_as_source(table));
             }
         }
-        let session = self.context.state_ref();
+        let session = self.context.get().map_err(|error| DataFusionError::External(Box::new(error)))?.state_ref();
         let state = session.read();
         let lookup = Lookup { session: self, state: &state, context, config, options: config.options(), tables, named };
         SqlToRel::new_with_options(&lookup, parser_options(config.options())).statement_to_plan(statement)

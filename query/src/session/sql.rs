@@ -97,7 +97,7 @@ impl Session {
             LogicalPlan::Statement(inner) => {
                 let plan = rewrite_plan(LogicalPlan::Statement(inner), None, state.config_options())?;
                 // Runs in the session's own context: settings and prepared statements outlive the statement.
-                let (state, plan) = self.context.execute_logical_plan(plan).await?.into_parts();
+                let (state, plan) = self.context.get()?.execute_logical_plan(plan).await?.into_parts();
                 match plan {
                     LogicalPlan::EmptyRelation(_) => Ok(StatementStream::message("done")),
                     plan => self.run_with(plan, self.bind(state, &context), &context, &headings).await,

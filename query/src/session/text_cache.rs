@@ -141,7 +141,11 @@ impl Session {
     fn repeatable<'a>(&self, statement: &'a Statement) -> Option<&'a ParameterizedQuery> {
         let are_doubles = |session: &SessionState| !session.config_options().sql_parser.parse_float_as_decimal;
         let is_short = statement.text.len() <= BYTES_MAX;
-        if is_short && are_doubles(&self.context.state_ref().read()) { statement.parameterized() } else { None }
+        if is_short && are_doubles(&self.context.get().ok()?.state_ref().read()) {
+            statement.parameterized()
+        } else {
+            None
+        }
     }
 
     /// Prepares a query with parameters in the places of its literals.

@@ -71,7 +71,7 @@ impl Session {
         let checked = source.map_or_else(|| write.clone(), ast::Statement::Query);
         state.statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
         let reserved = state.statement_to_plan(parse_one(format!("PREPARE {name} AS SELECT 1").as_str(), 0)?).await?;
-        self.context.execute_logical_plan(reserved).await?;
+        self.context.get()?.execute_logical_plan(reserved).await?;
         Ok(())
     }
 
