@@ -28,9 +28,9 @@ pub(crate) struct SessionTables {
     tables: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
     /// Number of times a table was created or removed.
     changes: AtomicU64,
-    /// The schema that PostgreSQL's clients ask, if the session is one of theirs.
+    /// The name of the catalog and the schema that PostgreSQL's clients ask, if the session is one of theirs.
     #[cfg(feature = "postgres")]
-    pg_catalog: std::sync::OnceLock<Arc<dyn SchemaProvider>>,
+    pg_catalog: std::sync::OnceLock<(String, Arc<dyn SchemaProvider>)>,
 }
 
 impl SessionTables {
@@ -39,8 +39,17 @@ impl SessionTables {
     }
 
     #[cfg(feature = "postgres")]
-    pub(crate) fn add_pg_catalog(&self, schema: Arc<dyn SchemaProvider>) {
-        let _first = self.pg_catalog.set(schema);
+    pub(crate) fn add_pg_catalog(&self, catalog: String, schema: Arc<dyn SchemaProvider>) {
+        let _first = self.pg_catalog.set((catalog, schema));
+    }
+
+    /// The name that clients know the catalog by.
+    fn catalog(&self) -> &str {
+        #[cfg(feature = "postgres")]
+        if let Some((name, _)) = self.pg_catalog.get() {
+            return name;
+        }
+        CATALOG
     }
 
     pub(crate) fn have_changed(&self) -> bool {
@@ -126,11 +135,11 @@ impl CatalogProviderList for StatementCatalog {
     }
 
     fn catalog_names(&self) -> Vec<String> {
-        vec![CATALOG.to_owned()]
+        vec![self.collections.tables.catalog().to_owned()]
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == CATALOG).then(|| Arc::new(self.clone()) as _)
+        (name == CATALOG || name == self.collections.tables.catalog()).then(|| Arc::new(self.clone()) as _)
     }
 }
 
@@ -144,7 +153,7 @@ impl CatalogProvider for StatementCatalog {
             COLLECTIONS => Some(Arc::clone(&self.collections) as _),
             SYSTEM => Some(Arc::clone(&self.system) as _),
             #[cfg(feature = "postgres")]
-            PG_CATALOG => self.collections.tables.pg_catalog.get().cloned(),
+            PG_CATALOG => self.collections.tables.pg_catalog.get().map(|(_, schema)| Arc::clone(schema)),
             _ => None,
         }
     }

@@ -288,11 +288,11 @@ impl Explainer<'_> {
             let hint = suggest::hint(&name, names.iter().copied());
             if !hint.is_empty() {
                 text.push_str(&hint);
-            } else if names.is_empty() {
+            } else if names.is_empty() && schema.is_none() {
                 text.push_str(
                     "; there are no collections yet: CREATE COLLECTION makes one, and so does ebbtide import",
                 );
-            } else if names.len() <= 12 {
+            } else if (1..=12).contains(&names.len()) {
                 text.push_str(&format!("; available: {}", names.join(", ")));
             }
             return self.at_word(Code::NamespaceNotFound, &name, text);

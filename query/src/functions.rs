@@ -11,6 +11,7 @@ mod asof;
 mod bins;
 mod bounded;
 mod calls;
+pub(crate) mod casts;
 mod counts;
 mod date_bin;
 mod date_trunc;
@@ -18,6 +19,7 @@ mod edges;
 mod expired;
 mod floats;
 mod gapfill;
+pub(crate) mod intervals;
 mod latest;
 mod list;
 mod names;
@@ -154,6 +156,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     }
     bounded::register(context)?;
     register_rewrites(&mut context.clone())?;
+    context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;
     register_table(context, "archived", archived::Archived, archived::has_archive);
     register_table(context, "expired", expired::Expired, Snapshot::has_collection);
     register_table(context, "latest", latest::Latest, Snapshot::has_collection);
@@ -176,23 +179,27 @@ fn register_table(
 /// Registers the functions that only rewritten plans call, for those who get such plans from elsewhere.
 #[cfg(feature = "workers")]
 pub(crate) fn register_internal(context: &SessionContext) {
-    for function in arithmetic::functions().chain(floats::functions()).chain([
+    let others = [
         widened::function(),
         value_key::VALUE_KEY.clone(),
         value_key::KEY_VALUE.clone(),
-    ]) {
+        lossy_filters::ANY_VALUE.clone(),
+        intervals::function(),
+    ];
+    for function in arithmetic::functions().chain(floats::functions()).chain(others) {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }
 
-/// Makes the arithmetic of plans exact. Needed wherever plans are analyzed.
+/// Makes the arithmetic of plans exact, and reads texts as PostgreSQL does. Needed wherever plans are analyzed.
 pub(crate) fn register_rewrites(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    registry.register_function_rewrite(Arc::new(casts::Texts))?;
     registry.register_function_rewrite(Arc::new(arithmetic::ExactArithmetic))
 }
 
 /// Whether [`register_rewrites`] may change an expression, at any depth.
 pub(crate) fn may_be_rewritten(expr: &Expr) -> Result<bool> {
-    expr.exists(|expr| Ok(arithmetic::may_be_rewritten(expr)))
+    expr.exists(|expr| Ok(arithmetic::may_be_rewritten(expr) || casts::may_be_rewritten(expr)))
 }
 
 /// Inserts gap filling and ASOF joins into a plan whose comparisons of times have been rewritten and that has not been

@@ -2,6 +2,10 @@
 //! `current_database()`, and types such as `regclass`. All of it is that of `datafusion-pg-catalog`, but for what a client
 //! could take for the truth.
 
+mod catalog;
+mod functions;
+mod rewrites;
+
 use crate::catalog::{SessionTables, StatementCatalog};
 use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, SessionSource, StatementContext};
@@ -21,10 +25,8 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_IDENTIFIER};
-use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::pg_catalog::catalog_info::CatalogInfo;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
@@ -34,7 +36,6 @@ use datafusion_pg_catalog::pg_catalog::{
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use ebbtide::{Database, FileAccess};
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The version of PostgreSQL that clients may expect, and our own.
@@ -109,6 +110,13 @@ impl Names {
     }
 }
 
+impl Names {
+    /// The texts of views by their names.
+    fn views(&self) -> Arc<std::collections::BTreeMap<String, String>> {
+        Arc::clone(self.database.snapshot().views())
+    }
+}
+
 type Found<T> = std::result::Result<T, DataFusionError>;
 
 #[async_trait]
@@ -172,14 +180,8 @@ pub(crate) fn register(
     session.register_udf(create_current_database_udf(&client.database));
     session.register_udf(text_of("session_user", &[], Some(&client.user)));
     session.register_udf(text_of("version", &[], Some(VERSION)));
-    session.register_udf(answer_of("pg_is_in_recovery", &[], Some(false)));
-    session.register_udf(answer_of("pg_advisory_unlock_all", &[], None));
-    session.register_udf(answer_of("pg_function_is_visible", &[DataType::Int32], Some(true)));
     session.register_udf(text_of("pg_get_userbyid", &[DataType::Int32], Some(&client.user)));
-    for name in ["obj_description", "shobj_description"] {
-        session.register_udf(text_of(name, &[DataType::Int32, DataType::Utf8], None));
-    }
-    session.register_udf(text_of("col_description", &[DataType::Int32, DataType::Int32], None));
+    functions::register(session);
     session.register_udf(Setting::function("current_setting"));
     session.register_udf(Setting::function("set_config"));
     session.register_udtf("pg_get_keywords", Arc::new(Keywords));
@@ -189,8 +191,8 @@ pub(crate) fn register(
         session: Arc::new(session.clone()),
         tables: Arc::downgrade(tables),
     };
-    let schema = PgCatalogSchemaProvider::try_new(names, Arc::clone(&common.tables), EmptyContextProvider)?;
-    tables.add_pg_catalog(Arc::new(schema));
+    let schema = PgCatalogSchemaProvider::try_new(names.clone(), Arc::clone(&common.tables), EmptyContextProvider)?;
+    tables.add_pg_catalog(client.database.clone(), Arc::new(catalog::Catalog::new(names, schema)));
     Ok(())
 }
 
@@ -201,12 +203,6 @@ fn text_of(name: &str, arguments: &[DataType], value: Option<&str>) -> ScalarUDF
     create_udf(name, arguments.to_vec(), DataType::Utf8, Volatility::Stable, Arc::new(function))
 }
 
-/// A function that always returns the same truth, or null.
-fn answer_of(name: &str, arguments: &[DataType], value: Option<bool>) -> ScalarUDF {
-    let function = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Boolean(value)));
-    create_udf(name, arguments.to_vec(), DataType::Boolean, Volatility::Stable, Arc::new(function))
-}
-
 /// `current_setting` and `set_config` for the few settings that programs ask for in queries, which are what they are.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Setting {
@@ -215,10 +211,13 @@ struct Setting {
 }
 
 /// Their names and values.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 9] = [
+    ("default_table_access_method", "heap"),
+    ("default_transaction_isolation", "read committed"),
     ("jit", "off"),
     ("max_index_keys", "32"),
     ("search_path", "\"$user\", public"),
+    ("server_encoding", "UTF8"),
     ("server_version", "16.6"),
     ("server_version_num", "160006"),
     ("TimeZone", "UTC"),
@@ -297,12 +296,13 @@ impl TableFunctionImpl for Keywords {
 /// What drivers ask in words that DataFusion does not know, and what they mean: ADBC compares names with 0; JDBC asks for the
 /// columns of keys and indexes, of which there are none, counts with a type that DataFusion does not count with, and looks for arrays
 /// by the number of a function.
-const DRIVERS: [(&str, &str); 15] = [
+const DRIVERS: [(&str, &str); 16] = [
     ("typinput='pg_catalog.array_in'::regproc", "typinput = 'array_in'"),
     (
         "generate_series(1, array_upper(current_schemas(false), 1))",
         "generate_series(1, CAST(array_upper(current_schemas(false), 1) AS BIGINT))",
     ),
+    ("generate_series(array_lower(conkey, 1), array_upper(conkey, 1))", "CAST(NULL AS BIGINT)"),
     ("typreceive != 0", "typreceive != '-'"),
     ("typsend != 0", "typsend != '-'"),
     ("(information_schema._pg_expandarray(i.indkey)).n", "CAST(NULL AS INT)"),
@@ -337,37 +337,19 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     WHEN data_type LIKE 'Interval(%' OR data_type LIKE 'Duration(%' THEN 'interval' \
     WHEN data_type LIKE '%Binary%' THEN 'bytea' \
     WHEN data_type LIKE 'List(%' AND data_type NOT LIKE '%Struct(%' THEN 'ARRAY' \
-    ELSE 'json' END AS data_type, character_maximum_length, character_octet_length, numeric_precision, \
+    ELSE 'json' END AS data_type, CASE \
+    WHEN data_type LIKE 'Timestamp(%\"%' THEN 'timestamptz' WHEN data_type LIKE 'Timestamp(%' THEN 'timestamp' \
+    WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View') OR data_type LIKE 'Dictionary(%' THEN 'text' \
+    WHEN data_type IN ('Int8', 'Int16', 'UInt8') THEN 'int2' WHEN data_type IN ('Int32', 'UInt16') THEN 'int4' \
+    WHEN data_type IN ('Int64', 'UInt32') THEN 'int8' \
+    WHEN data_type = 'UInt64' OR data_type LIKE 'Decimal%' THEN 'numeric' \
+    WHEN data_type = 'Float32' THEN 'float4' WHEN data_type = 'Float64' THEN 'float8' \
+    WHEN data_type = 'Boolean' THEN 'bool' WHEN data_type LIKE 'Date%' THEN 'date' WHEN data_type LIKE 'Time%' THEN 'time' \
+    WHEN data_type LIKE 'Interval(%' OR data_type LIKE 'Duration(%' THEN 'interval' \
+    WHEN data_type LIKE '%Binary%' THEN 'bytea' WHEN data_type LIKE 'List(%' AND data_type NOT LIKE '%Struct(%' THEN '_text' \
+    ELSE 'json' END AS udt_name, table_catalog AS udt_catalog, 'pg_catalog' AS udt_schema, 'NO' AS is_identity, \
+    'NEVER' AS is_generated, 'YES' AS is_updatable, character_maximum_length, character_octet_length, numeric_precision, \
     numeric_precision_radix, numeric_scale, datetime_precision, interval_type FROM information_schema.columns) AS columns";
-
-/// Puts [`COLUMNS`] in the place of the table.
-struct Columns;
-
-impl VisitorMut for Columns {
-    type Break = ();
-
-    // After its parts, so that what is put there stays.
-    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, alias, .. } = table
-            && name.to_string().replace('"', "").eq_ignore_ascii_case("information_schema.columns")
-            && let Some(mut columns) = columns()
-        {
-            if let (TableFactor::Derived { alias: named, .. }, Some(alias)) = (&mut columns, alias.take()) {
-                *named = Some(alias);
-            }
-            *table = columns;
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn columns() -> Option<TableFactor> {
-    let Some(ast::Statement::Query(query)) = Parser::parse_sql(&PostgreSqlDialect {}, COLUMNS).ok()?.pop() else {
-        return None;
-    };
-    let ast::SetExpr::Select(mut select) = *query.body else { return None };
-    Some(select.from.pop()?.relation)
-}
 
 /// What a text contains that is about PostgreSQL's catalog.
 const SIGNS: [&str; 10] = [
@@ -401,10 +383,13 @@ pub fn rewritten(text: &str) -> Option<String> {
     if text.contains("typeinfo_tree(") && text.contains("any($1::oid[])") {
         return Some(TYPES.to_owned());
     }
-    let text = DRIVERS.iter().fold(text.to_owned(), |text, (asked, meant)| text.replace(asked, meant));
+    let mut text = DRIVERS.iter().fold(text.to_owned(), |text, (asked, meant)| text.replace(asked, meant));
+    if lower.contains("to_reg") {
+        text = rewrites::with_lookups(&text).unwrap_or(text);
+    }
     let mut statements = common().ok()?.parser.parse(&text).ok()?;
     let mut statement = statements.pop().filter(|_| statements.is_empty())?;
-    let _all = statement.visit(&mut Columns);
+    let _all = statement.visit(&mut rewrites::Known);
     Some(statement.to_string())
 }
 

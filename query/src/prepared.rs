@@ -1,10 +1,12 @@
 //! Prepared queries: parsed and checked once and run many times, each time over what is visible then.
 
 mod generic;
+mod samples;
 
 use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
+use crate::functions;
 use crate::options::fast_paths;
 use crate::parsing::{self, Failure};
 use crate::planning::{ReadsAtMost, is_plain};
@@ -15,8 +17,8 @@ use crate::timestamp_coercion;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
@@ -383,7 +385,8 @@ impl PreparedQuery {
             {
                 return Ok(started);
             }
-            let started = template.start(session, values, &context);
+            let values = with_lists(values, &template.types).map_err(|e| explain(e.into()))?;
+            let started = template.start(session, &values, &context);
             sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)
         })
     }
@@ -454,9 +457,10 @@ impl PreparedQuery {
             if !template.basis.is_current(session, &context) || values.len() != template.parameters {
                 return Ok(None);
             }
-            let started = template.start_short(session, values, &context);
-            let started = sql::on_stack(template.stack, Box::pin(started)).await;
-            started.map_err(|error| session.failed(error, &self.statement, &self.text))
+            let explain = |error| session.failed(error, &self.statement, &self.text);
+            let values = with_lists(values, &template.types).map_err(|e| explain(e.into()))?;
+            let started = template.start_short(session, &values, &context);
+            sql::on_stack(template.stack, Box::pin(started)).await.map_err(explain)
         })
     }
 
@@ -497,7 +501,7 @@ impl PreparedQuery {
             None => Ok(ScalarValue::Null),
         };
         let values = match values {
-            Some(values) => values.to_vec(),
+            Some(values) => with_lists(values, &template.types).map_err(|e| explain(e.into()))?.into_owned(),
             None => self.parameter_types()?.into_iter().map(null).collect::<Result<_, _>>()?,
         };
         let plan = template.plan.clone().replace_params_with_values(&values.into()).map_err(|e| explain(e.into()))?;
@@ -532,9 +536,44 @@ fn parameter_types(plan: &LogicalPlan, parameters: usize) -> datafusion::error::
                 }
             }
         }
-        Ok(TreeNodeRecursion::Continue)
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Some((id, kind)) = searched_list(expr, node) {
+                    types.entry(id).or_default().get_or_insert(kind);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
     })?;
     Ok((1..=parameters).map(|number| types.remove(&format!("${number}")).flatten()).collect())
+}
+
+/// The parameter of `x = ANY($1)` and its type: a list of what is looked for in it.
+fn searched_list(expr: &Expr, node: &LogicalPlan) -> Option<(String, DataType)> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let ("array_has", [Expr::Placeholder(list), item]) = (call.func.name(), call.args.as_slice()) else { return None };
+    let schemas = node.inputs().into_iter().map(LogicalPlan::schema).chain([node.schema()]);
+    let kind = schemas.into_iter().find_map(|schema| item.get_type(schema).ok()).filter(|kind| !kind.is_null())?;
+    let kind = match &kind {
+        DataType::Dictionary(_, value) => value.as_ref().clone(),
+        kind if kind.is_string() => DataType::Utf8,
+        _ => kind,
+    };
+    Some((list.id.clone(), DataType::new_list(kind, true)))
+}
+
+/// The values, and for a text in the place of a list the list that it stands for.
+fn with_lists<'v>(
+    values: &'v [ScalarValue],
+    types: &[Option<DataType>],
+) -> datafusion::error::Result<Cow<'v, [ScalarValue]>> {
+    let mut listed = Cow::Borrowed(values);
+    for (at, (value, kind)) in values.iter().zip(types).enumerate() {
+        if let (Some(kind @ DataType::List(_)), Some(text)) = (kind, value.try_as_str().flatten()) {
+            listed.to_mut()[at] = functions::casts::list(text, kind)?;
+        }
+    }
+    Ok(listed)
 }
 
 /// Refuses every statement other than a query.

@@ -81,8 +81,20 @@ pub trait RowsWriter: Send {
 pub struct SqlDescription {
     /// The types of `$1`, `$2` and so on; `None` for those that the statement leaves open.
     pub parameters: Vec<Option<DataType>>,
-    /// The columns of its rows; `None` if it returns no rows.
+    /// The columns of its rows; `None` if it returns no rows, or only values for its parameters can tell.
     pub columns: Option<SchemaRef>,
+    /// Why nothing is known of its columns without values.
+    pub unknown: Option<SqlError>,
+}
+
+impl SqlDescription {
+    /// The description, unless its columns are unknown.
+    pub(crate) fn known(self) -> Result<SqlDescription, SqlError> {
+        match self.unknown {
+            Some(error) => Err(error),
+            None => Ok(self),
+        }
+    }
 }
 
 /// What a statement is, as far as protocols tell it from others.

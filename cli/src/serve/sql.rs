@@ -163,15 +163,32 @@ impl One {
     async fn begin(&self, values: &[ScalarValue]) -> Result<StatementStream, SqlError> {
         let session = &self.connected.session;
         if self.is_query && (!values.is_empty() || self.prepared.initialized()) {
-            return self.prepared().await?.start(session, values).await.map_err(failed);
+            let started = match self.prepared().await {
+                Ok(prepared) => prepared.start(session, values).await.map_err(failed),
+                Err(error) => Err(error),
+            };
+            return match started {
+                // Some queries cannot be planned without their values.
+                Err(error @ SqlError::Failed(Code::BadValue | Code::FailedToParse, _)) if !values.is_empty() => {
+                    self.begin_with(values).await.unwrap_or(Err(error))
+                }
+                started => started,
+            };
         }
         if self.statement.parameter_count() == 0 && values.is_empty() {
             return session.start(&self.statement, &self.text).await.map_err(failed);
         }
-        let text = self.statement.with_values(values).map_err(failed)?;
-        let statements = statement::parse(&text).map_err(|e| failed(e.into()))?;
-        let filled = statements.first().ok_or_else(broken)?;
-        session.start(filled, &text).await.map_err(failed)
+        self.begin_with(values).await.map_err(failed)?
+    }
+
+    /// Starts it with values in its text; the outer error is that a value has no form there.
+    async fn begin_with(&self, values: &[ScalarValue]) -> Result<Result<StatementStream, SqlError>, QueryError> {
+        let text = self.statement.with_values(values)?;
+        let statements = statement::parse(&text)?;
+        Ok(match statements.first() {
+            Some(filled) => self.connected.session.start(filled, &text).await.map_err(failed),
+            None => Err(broken()),
+        })
     }
 
     /// Starts a query that was prepared, or run before, and reads few rows on the thread of the connection: waking another
@@ -216,17 +233,43 @@ impl One {
         }
     }
 
+    async fn described_query(&self) -> Result<SqlDescription, SqlError> {
+        let (session, count) = (&self.connected.session, self.statement.parameter_count());
+        let prepared = self.prepared().await;
+        let error = match &prepared {
+            Ok(prepared) => match prepared.columns(session).await {
+                Ok(columns) => {
+                    let parameters = prepared.parameter_types().map_err(failed)?;
+                    return Ok(SqlDescription { parameters, columns: Some(columns), unknown: None });
+                }
+                Err(error) => failed(error),
+            },
+            Err(error) => error.clone(),
+        };
+        if count == 0 {
+            return Err(error);
+        }
+        let prepared = prepared.ok().map(Arc::as_ref);
+        if let Ok((parameters, columns)) = session.described_by_samples(&self.statement, prepared).await {
+            return Ok(SqlDescription { parameters, columns: Some(columns), unknown: None });
+        }
+        // The values may say more.
+        let known = prepared.and_then(|prepared| prepared.parameter_types().ok());
+        Ok(SqlDescription {
+            parameters: known.unwrap_or_else(|| vec![None; count]),
+            columns: None,
+            unknown: Some(error),
+        })
+    }
+
     async fn description(self: Arc<Self>) -> Result<SqlDescription, SqlError> {
         if self.is_query {
             if !self.prepared.initialized()
                 && let Some(columns) = self.connected.session.known_columns(&self.statement)
             {
-                return Ok(SqlDescription { parameters: Vec::new(), columns: Some(columns) });
+                return Ok(SqlDescription { parameters: Vec::new(), columns: Some(columns), unknown: None });
             }
-            let prepared = self.prepared().await?;
-            let columns = prepared.columns(&self.connected.session).await.map_err(failed)?;
-            let parameters = prepared.parameter_types().map_err(failed)?;
-            return Ok(SqlDescription { parameters, columns: Some(columns) });
+            return self.described_query().await;
         }
         let parameters = match self.kind() {
             SqlKind::Write => self.connected.session.write_parameters(&self.statement).await,
@@ -242,7 +285,7 @@ impl One {
             }
             _ => None,
         };
-        Ok(SqlDescription { parameters, columns })
+        Ok(SqlDescription { parameters, columns, unknown: None })
     }
 }
 

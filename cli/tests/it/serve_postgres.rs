@@ -366,6 +366,9 @@ fn psql_logs_in_and_lists_tables() {
     while !psql("wrong", &["SELECT 1"]).contains("the login was refused") {}
     let told =
         psql(password, &["SELECT s FROM w ORDER BY t", "\\dt", "\\d w", "INSERT INTO w (t, s) VALUES (now(), 'x')"]);
+    let listed = psql(password, &["\\d+", "\\dt+", "\\d+ w", "\\du", "\\l+", "\\df", "\\dn+", "\\dv+"]);
+    assert!(!listed.contains("ERROR"), "{listed}");
+    assert!(listed.contains("public|w|table|ada|permanent|"), "{listed}");
     assert!(told.starts_with("roof\nyard\npublic|w|table|ada\n"), "{told}");
     assert!(told.contains("\nt|timestamp with time zone||not null|\ns|text|||\ntemp|double precision|||\n"), "{told}");
     assert!(told.contains("this statement needs the role write"), "{told}");
@@ -417,6 +420,41 @@ fn what_programs_ask_when_they_connect_is_answered() {
         }
     }
     assert_eq!((recorded.len(), refused), (6, REFUSED_AT_FIRST.len()));
+    server.serving.end();
+}
+
+/// What psql's listings, SQLAlchemy and ibis ask, as recorded at PostgreSQL.
+const REFLECTION: &str = include_str!("reflection.sql");
+
+#[test]
+fn what_is_asked_about_tables_and_columns_is_answered() {
+    let server = weather(&[]);
+    let mut client = server.client("user|ada|database|weather");
+    client.query("CREATE VIEW v AS SELECT t, temp FROM w WHERE temp > 20");
+    for statement in REFLECTION.split("\n;\n\n") {
+        let reply = client.query(statement);
+        let error = reply.iter().find(|(kind, _)| *kind == b'E').map(|(_, error)| String::from_utf8_lossy(error));
+        assert_eq!(error, None, "{statement}");
+        if statement.contains("json_build_object") && statement.contains("IN ('w')") {
+            assert_eq!(firsts(&reply), ["t", "s", "temp", "n", "ok", "o"], "{statement}");
+        }
+        if statement.contains("pg_get_viewdef(pg_catalog.pg_class.oid)") {
+            assert_eq!(firsts(&reply), ["SELECT t, temp FROM w WHERE temp > 20;"], "{statement}");
+        }
+    }
+    let mut answer = |statement: &str| firsts(&client.query(statement));
+    assert_eq!(answer("SELECT table_catalog FROM information_schema.tables WHERE table_name = 'w'"), ["weather"]);
+    assert_eq!(answer("SELECT count(*) FROM \"weather\".\"public\".\"w\""), ["2"]);
+    assert_eq!(answer("SELECT oid FROM pg_type WHERE oid = to_regtype('int8')"), ["20"]);
+    assert_eq!(
+        answer("SELECT udt_name FROM information_schema.columns WHERE table_name = 'w' AND column_name = 't'"),
+        ["timestamptz"]
+    );
+    for table in ["table_constraints", "key_column_usage", "character_sets", "sequences"] {
+        assert_eq!(answer(&format!("SELECT count(*) FROM information_schema.{table}")), ["0"]);
+    }
+    assert_eq!(answer("SELECT count(*) FROM pg_indexes"), ["0"]);
+    drop(client);
     server.serving.end();
 }
 

@@ -5,7 +5,7 @@ use super::Session;
 use crate::catalog::StatementCatalog;
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::named_columns::NamedColumns;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::catalog::{CatalogProvider, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{
@@ -101,6 +101,16 @@ struct Lookup<'a> {
     named: Option<Arc<NamedColumns>>,
 }
 
+/// A time in nanoseconds, the only unit that the functions of series take.
+fn in_nanoseconds(arg: &mut Expr) -> Result<()> {
+    if let Expr::Literal(value, _) = arg
+        && let DataType::Timestamp(_, zone) = value.data_type()
+    {
+        *value = value.cast_to(&DataType::Timestamp(TimeUnit::Nanosecond, zone))?;
+    }
+    Ok(())
+}
+
 impl ContextProvider for Lookup<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         let name = resolved(name, self.options);
@@ -121,7 +131,10 @@ impl ContextProvider for Lookup<'_> {
         let simplifier = ExprSimplifier::new(simplify);
         let schema = DFSchema::empty();
         let constant = |arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg));
-        let args = args.into_iter().map(constant).collect::<Result<Vec<Expr>>>()?;
+        let mut args = args.into_iter().map(constant).collect::<Result<Vec<Expr>>>()?;
+        if ["generate_series", "range"].contains(&name) {
+            args.iter_mut().try_for_each(in_nanoseconds)?;
+        }
         let table = function.create_table_provider_with_args(TableFunctionArgs::new(&args, &state))?;
         Ok(provider_as_source(table))
     }

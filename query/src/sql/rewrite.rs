@@ -5,6 +5,7 @@ use super::using;
 use super::visit::{Flow, each_expr_mut};
 use crate::dml::cast_of;
 use crate::error::QueryError;
+use crate::functions::intervals::in_words;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
@@ -15,7 +16,7 @@ use std::ops::ControlFlow;
 
 /// Calls, their number of arguments, and what they stand for. `$1` and so on are the arguments; FILTER and OVER of a
 /// call are moved to the call that the text begins with.
-const CALLS: [(&str, usize, &str); 37] = [
+const CALLS: [(&str, usize, &str); 39] = [
     ("year", 1, "date_part('year', $1)"),
     ("quarter", 1, "date_part('quarter', $1)"),
     ("month", 1, "date_part('month', $1)"),
@@ -57,6 +58,8 @@ const CALLS: [(&str, usize, &str); 37] = [
     ),
     ("stdev", 1, "stddev($1)"),
     ("average", 1, "avg($1)"),
+    ("mod", 2, "($1 % $2)"),
+    ("sign", 1, "signum($1)"),
     ("variance", 1, "var($1)"),
 ];
 
@@ -117,6 +120,14 @@ impl VisitorMut for Rewrite {
             Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
                     with_seconds(text);
+                }
+            }
+            Expr::Interval(interval) if interval.leading_field.is_none() => {
+                if let Expr::Value(value) = interval.value.as_mut()
+                    && let Value::SingleQuotedString(text) = &mut value.value
+                    && let Some(words) = in_words(text)
+                {
+                    *text = words;
                 }
             }
             Expr::BinaryOp { left, op: BinaryOperator::BitwiseXor, right } => {

@@ -88,6 +88,7 @@ fn literal(value: &ScalarValue) -> Result<String> {
             format!("CAST({} AS TIMESTAMP({digits}))", quoted(&text()?))
         }
         DataType::Date32 => format!("CAST({} AS DATE)", quoted(&text()?)),
+        DataType::Interval(_) => format!("CAST({} AS INTERVAL)", quoted(&text()?)),
         DataType::Binary => match value {
             ScalarValue::Binary(Some(bytes)) => {
                 format!("X'{}'", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())

@@ -200,6 +200,11 @@ fn numbers_that_do_not_fit_or_are_none_give_what_is_written_down() {
 }
 
 #[test]
+fn what_postgres_understands_gives_what_is_written_down() {
+    check(&file("tests/cases/postgres.md"));
+}
+
+#[test]
 fn what_is_refused_and_what_is_understood_is_written_down() {
     check(&file("tests/cases/refused.md"));
 }

@@ -316,3 +316,23 @@ fn prepared_queries_refuse_what_does_not_fit() {
     assert!(refused.to_string().contains("expected 1, got 0"), "{refused}");
     assert_eq!(run(&w, &prepared, &["b".into()]).unwrap(), r#"[{"n":143}]"#);
 }
+
+#[test]
+fn a_parameter_of_any_is_a_list_and_may_be_written_as_postgres_writes_one() {
+    let w = two_sensors();
+    let count = prepare(&w, "SELECT count(*) AS n FROM w WHERE s = ANY($1) AND NOT v = ANY($2)");
+    assert_eq!(run(&w, &count, &["{a,c}".into(), "{}".into()]).unwrap(), r#"[{"n":5}]"#);
+    assert_eq!(run(&w, &count, &["{a,b}".into(), "{}".into()]).unwrap(), r#"[{"n":148}]"#);
+    assert!(run(&w, &count, &["{a".into(), "{}".into()]).unwrap_err().message().contains("is not an array"));
+    let all = prepare(&w, "SELECT count(*) AS n FROM w WHERE s <> ALL($1)");
+    assert_eq!(run(&w, &all, &["{a}".into()]).unwrap(), r#"[{"n":143}]"#);
+}
+
+#[test]
+fn a_parameter_that_an_interval_is_multiplied_by_is_a_number() {
+    let w = two_sensors();
+    let days = prepare(&w, "SELECT TIMESTAMP '2024-01-01' + INTERVAL '1 day' * $1 AS t");
+    for three in [ScalarValue::from(3_i64), ScalarValue::from(3.0)] {
+        assert_eq!(run(&w, &days, &[three]).unwrap(), r#"[{"t":"2024-01-04T00:00:00Z"}]"#);
+    }
+}

@@ -19,7 +19,7 @@ use crate::accounts::Role;
 use crate::ends::Ends;
 use crate::scram;
 use crate::shared::{MEMORY_UNIT, Shared, add, aside};
-use crate::sql::{Sql, SqlError, SqlKind, SqlResult, SqlStatement};
+use crate::sql::{Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlStatement};
 use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -200,7 +200,7 @@ impl Flight {
             return Ok(sent(columns.map_err(|error| self.refused(error.into()))?));
         }
         let described = within(self.deadline(), Arc::clone(statement).describe()).await?;
-        let described = described.map_err(|error| self.refused(error.into()))?;
+        let described = described.and_then(SqlDescription::known).map_err(|error| self.refused(error.into()))?;
         Ok(sent(described.columns.unwrap_or_else(|| Arc::new(Schema::empty()))))
     }
 
@@ -473,7 +473,7 @@ impl FlightSqlService for Flight {
         refuse_transaction(query.transaction_id.as_deref())?;
         let statement = self.statement(&asking, &query.query)?;
         let described = within(self.deadline(), Arc::clone(&statement).describe()).await?;
-        let described = described.map_err(|error| self.refused(error.into()))?;
+        let described = described.and_then(SqlDescription::known).map_err(|error| self.refused(error.into()))?;
         let columns = sent(described.columns.unwrap_or_else(|| Arc::new(Schema::empty())));
         let parameters = prepared::parameters(&described.parameters);
         let handle = self.prepared.add(statement, asking.caller.account, self.shared.now())?;

@@ -319,13 +319,14 @@ impl<'a, S: Stream> Conversation<'a, S> {
                     Parameter::new(prepared.named.get(at).copied().unwrap_or_default(), inferred.as_ref())
                 });
                 let columns = description.columns.filter(|_| !matches!(prepared.work, Work::Copy(..)));
-                Described { parameters: parameters.collect::<Result<_, _>>()?, columns }
+                let parameters = parameters.collect::<Result<_, _>>()?;
+                Described { parameters, columns, unknown: description.unknown.map(Refusal::from) }
             }
             Work::Own(Own::Show(name)) => {
                 let (_, rows) = self.shown(name.as_deref(), &[])?;
-                Described { parameters: Vec::new(), columns: Some(rows.schema) }
+                Described { parameters: Vec::new(), columns: Some(rows.schema), unknown: None }
             }
-            Work::Own(_) | Work::Empty => Described { parameters: Vec::new(), columns: None },
+            Work::Own(_) | Work::Empty => Described { parameters: Vec::new(), columns: None, unknown: None },
         };
         Ok(prepared.described.get_or_init(|| described))
     }
@@ -367,6 +368,9 @@ impl<'a, S: Stream> Conversation<'a, S> {
         if describe.target_type == STATEMENT {
             let prepared = self.statement(describe.name.as_deref())?;
             let described = self.described(&prepared).await?;
+            if let Some(refusal) = &described.unknown {
+                return Err(refusal.clone().into());
+            }
             let types = described.parameters.iter().map(|parameter| parameter.kind.oid()).collect();
             self.wire.put(&Answer::ParameterDescription(ParameterDescription::new(types)))?;
             let columns = match &described.columns {

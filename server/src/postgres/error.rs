@@ -88,6 +88,36 @@ fn state_of(code: Code) -> State {
     }
 }
 
+/// What the message of a statement that is wrong begins with or contains, and the class of the error.
+const BY_MESSAGE: [(&str, State); 16] = [
+    ("there is no column '", "42703"),
+    ("there is no member '", "42703"),
+    ("there is no function '", "42883"),
+    ("there is no table function '", "42883"),
+    ("no function matches", "42883"),
+    ("' is neither in GROUP BY nor within an aggregate", "42803"),
+    ("divide by zero", "22012"),
+    ("overflow: ", "22003"),
+    ("does not fit", "22003"),
+    ("an't cast value", "22003"),
+    ("cannot cast string", INVALID_TEXT),
+    ("' is not an array: ", INVALID_TEXT),
+    ("error parsing timestamp", "22007"),
+    ("' is not a time", "22007"),
+    ("nvalid input syntax for type", INVALID_TEXT),
+    ("not supported: ", FEATURE_NOT_SUPPORTED),
+];
+
+/// The class of an error of a statement, by its words: the engine has one code for what is wrong with statements.
+fn state_of_text(message: &str) -> State {
+    // What follows the first line shows the statement.
+    let line = message.lines().next().unwrap_or_default();
+    let found = BY_MESSAGE
+        .iter()
+        .filter_map(|(part, state)| Some((line.to_ascii_lowercase().find(&part.to_ascii_lowercase())?, *state)));
+    found.min_by_key(|(at, _)| *at).map_or(INVALID_PARAMETER_VALUE, |(_, state)| state)
+}
+
 impl From<SqlError> for Refusal {
     fn from(error: SqlError) -> Self {
         match error {
@@ -100,6 +130,7 @@ impl From<SqlError> for Refusal {
             {
                 Refusal::new(INVALID_STATEMENT_NAME, message)
             }
+            SqlError::Failed(Code::BadValue, message) => Refusal::new(state_of_text(&message), message),
             SqlError::Failed(code, message) => Refusal::new(state_of(code), message),
         }
     }
@@ -108,12 +139,36 @@ impl From<SqlError> for Refusal {
 /// Of what encodes values and messages.
 impl From<PgWireError> for Refusal {
     fn from(error: PgWireError) -> Self {
-        Refusal::new(INTERNAL_ERROR, error.to_string())
+        match error {
+            PgWireError::UserError(said) if said.code == "22003" => Refusal::new("22003", said.message),
+            error => Refusal::new(INTERNAL_ERROR, error.to_string()),
+        }
     }
 }
 
 impl From<arrow::error::ArrowError> for Refusal {
     fn from(error: arrow::error::ArrowError) -> Self {
         Refusal::new(INTERNAL_ERROR, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_statements_have_the_codes_that_programs_tell_apart() {
+        for (message, state) in [
+            ("there is no column 'x'; did you mean 's'? (line 1, column 8)\n  SELECT x", "42703"),
+            ("there is no function 'to_regtyp'", "42883"),
+            ("divide by zero error", "22012"),
+            ("overflow: 1 + 1 does not fit Int64", "22003"),
+            ("Cannot cast string 'x' to value of Int64 type", INVALID_TEXT),
+            ("not supported: LATERAL", FEATURE_NOT_SUPPORTED),
+            ("anything else\nthere is no column 'x'", INVALID_PARAMETER_VALUE),
+        ] {
+            let refusal = Refusal::from(SqlError::Failed(Code::BadValue, message.to_owned()));
+            assert_eq!((refusal.state, refusal.message.as_str()), (state, message));
+        }
     }
 }

@@ -349,7 +349,7 @@ fn copy(mut cursor: Cursor<'_>) -> Result<Asked, Refusal> {
     let mut copy = Copy { query, form: CopyForm::Text, has_header: false, delimiter: None, null: None };
     let is_list = cursor.sign('(');
     while cursor.peek().is_some() && !(is_list && cursor.sign(')')) {
-        copy_option(&mut cursor, &mut copy)?;
+        copy_option(&mut cursor, &mut copy, is_list)?;
         cursor.sign(',');
     }
     cursor.end()?;
@@ -381,13 +381,17 @@ fn copied_table(cursor: &mut Cursor<'_>) -> Result<String, Refusal> {
     Ok(format!("SELECT {columns} FROM {table}"))
 }
 
-fn copy_option(cursor: &mut Cursor<'_>, copy: &mut Copy) -> Result<(), Refusal> {
+/// One option; in the form without parentheses, HEADER has no value, and AS may come before other values.
+fn copy_option(cursor: &mut Cursor<'_>, copy: &mut Copy, is_list: bool) -> Result<(), Refusal> {
     let option = cursor.name("an option of COPY")?;
-    let value = |cursor: &mut Cursor<'_>| match cursor.peek().cloned() {
-        Some(Token::Sign(_)) | None => Err(unexpected(cursor.peek(), "a value")),
-        Some(token) => {
-            cursor.at += 1;
-            Ok(token.text())
+    let value = |cursor: &mut Cursor<'_>| {
+        let _optional = !is_list && cursor.take("as");
+        match cursor.peek().cloned() {
+            Some(Token::Sign(_)) | None => Err(unexpected(cursor.peek(), "a value")),
+            Some(token) => {
+                cursor.at += 1;
+                Ok(token.text())
+            }
         }
     };
     match option.as_str() {
@@ -402,7 +406,7 @@ fn copy_option(cursor: &mut Cursor<'_>, copy: &mut Copy) -> Result<(), Refusal> 
             }
         }
         "header" => {
-            let is_bare = matches!(cursor.peek(), None | Some(Token::Sign(_)));
+            let is_bare = !is_list || matches!(cursor.peek(), None | Some(Token::Sign(_)));
             copy.has_header = is_bare || !matches!(value(cursor)?.as_str(), "false" | "off" | "0");
         }
         "delimiter" => {
@@ -416,6 +420,12 @@ fn copy_option(cursor: &mut Cursor<'_>, copy: &mut Copy) -> Result<(), Refusal> 
         "null" => copy.null = Some(value(cursor)?),
         "encoding" => {
             let _utf8 = value(cursor)?;
+        }
+        "quote" | "escape" => {
+            let text = value(cursor)?;
+            if text != "\"" {
+                return Err(unsupported(format!("COPY quotes with \" alone, not with {text}")));
+            }
         }
         other => return Err(unsupported(format!("the option {other} of COPY is not known here"))),
     }
@@ -518,6 +528,11 @@ mod tests {
         );
         assert_eq!(of("copy public.\"W\" to stdout (format 'binary')").query, "SELECT * FROM public.\"W\"");
         assert_eq!(of("copy w (a, \"B\") to stdout csv header").query, "SELECT a, \"B\" FROM w");
+        let copy = of("COPY (SELECT 1) TO STDOUT CSV HEADER DELIMITER AS ';' NULL AS 'NA' QUOTE '\"'");
+        assert_eq!(
+            (copy.form, copy.has_header, copy.delimiter, copy.null.as_deref()),
+            (CopyForm::Csv, true, Some(';'), Some("NA"))
+        );
         assert_eq!(of("copy collection to stdout").query, "SELECT * FROM collection");
         assert!(!of("copy w to stdout with (header false, format text)").has_header);
         for text in ["copy w from stdin", "copy w to '/tmp/x'", "copy w to stdout (quote 'x')"] {

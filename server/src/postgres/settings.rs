@@ -1,10 +1,11 @@
 //! Settings of a connection: `SET`, `RESET` and `SHOW`.
 //!
 //! A setting that says how something is done here has the value that is true, and takes no other. Those that change something
-//! here do: `statement_timeout`, and whether transactions may write.
+//! here do: `statement_timeout`, and whether transactions may write. Settings of PostgreSQL's planner are kept and change nothing.
 
 use super::error::{FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal, UNDEFINED_OBJECT};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// What a setting takes.
@@ -22,6 +23,7 @@ enum Takes {
     Nothing,
 }
 
+#[derive(Clone, Copy)]
 struct Known {
     name: &'static str,
     default: &'static str,
@@ -43,10 +45,58 @@ const fn known(
 
 /// The version of PostgreSQL whose protocol and catalog clients may expect, and our own.
 const VERSION: &str = concat!("16.6 (Ebbtide ", env!("CARGO_PKG_VERSION"), ")");
+/// Settings of PostgreSQL's planner, memory and logs. Programs set them; they change nothing here.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("backend_flush_after", "0"),
+    ("check_function_bodies", "on"),
+    ("constraint_exclusion", "partition"),
+    ("cursor_tuple_fraction", "0.1"),
+    ("default_statistics_target", "100"),
+    ("default_table_access_method", "heap"),
+    ("default_tablespace", ""),
+    ("effective_cache_size", "4GB"),
+    ("effective_io_concurrency", "1"),
+    ("enable_bitmapscan", "on"),
+    ("enable_hashagg", "on"),
+    ("enable_hashjoin", "on"),
+    ("enable_indexonlyscan", "on"),
+    ("enable_indexscan", "on"),
+    ("enable_material", "on"),
+    ("enable_mergejoin", "on"),
+    ("enable_nestloop", "on"),
+    ("enable_parallel_append", "on"),
+    ("enable_parallel_hash", "on"),
+    ("enable_partition_pruning", "on"),
+    ("enable_partitionwise_aggregate", "off"),
+    ("enable_partitionwise_join", "off"),
+    ("enable_seqscan", "on"),
+    ("enable_sort", "on"),
+    ("from_collapse_limit", "8"),
+    ("geqo", "on"),
+    ("hash_mem_multiplier", "2"),
+    ("jit", "off"),
+    ("join_collapse_limit", "8"),
+    ("log_min_duration_statement", "-1"),
+    ("log_statement", "none"),
+    ("maintenance_work_mem", "64MB"),
+    ("max_parallel_workers_per_gather", "2"),
+    ("plan_cache_mode", "auto"),
+    ("quote_all_identifiers", "off"),
+    ("random_page_cost", "4"),
+    ("row_security", "on"),
+    ("seq_page_cost", "1"),
+    ("synchronize_seqscans", "on"),
+    ("synchronous_commit", "on"),
+    ("tcp_keepalives_idle", "0"),
+    ("temp_buffers", "8MB"),
+    ("temp_tablespaces", ""),
+    ("work_mem", "4MB"),
+    ("xmloption", "content"),
+];
 const PATHS: &[&str] = &["\"$user\", public", "\"$user\",public", "public", "$user, public", "$user,public", ""];
 const ZONES: &[&str] = &["UTC", "Etc/UTC", "GMT", "Z", "Zulu", "Universal", "0", "+00:00", "+00", "DEFAULT", "LOCAL"];
 
-static KNOWN: &[Known] = &[
+static TRUE: &[Known] = &[
     known("application_name", "", Takes::Text, true, "What the program calls itself."),
     known("bytea_output", "hex", Takes::Only(&["hex"]), false, "How bytes are shown."),
     known(
@@ -92,6 +142,7 @@ static KNOWN: &[Known] = &[
     known("is_superuser", "off", Takes::Nothing, true, "Whether the account may do everything."),
     known("lock_timeout", "0", Takes::Time, false, "No statement waits for a lock."),
     known("max_identifier_length", "63", Takes::Nothing, false, "Names may be longer here."),
+    known("role", "none", Takes::Only(&["none"]), false, "The account is that of the connection."),
     known("search_path", "\"$user\", public", Takes::Only(PATHS), false, "Where tables are looked for."),
     known("server_encoding", "UTF8", Takes::Nothing, true, "How text is stored."),
     known("server_version", VERSION, Takes::Nothing, true, "The version of PostgreSQL that this is like, and its own."),
@@ -116,6 +167,13 @@ static KNOWN: &[Known] = &[
     ),
     known("transaction_read_only", "off", Takes::Switch, false, "Whether statements that write are refused."),
 ];
+
+static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let without = |(name, default): &(&'static str, &'static str)| {
+        known(name, default, Takes::Text, false, "Known to PostgreSQL's clients; it changes nothing here.")
+    };
+    TRUE.iter().copied().chain(WITHOUT_EFFECT.iter().map(without)).collect()
+});
 
 fn find(name: &str) -> Option<&'static Known> {
     let name = match name.to_ascii_lowercase().as_str() {
@@ -200,7 +258,7 @@ impl Settings {
 
     /// Sets all to what the connection began with.
     pub(super) fn reset(&mut self) {
-        for Known { name, .. } in KNOWN {
+        for Known { name, .. } in KNOWN.iter() {
             self.put(false, name, self.begun.get(name).cloned());
             self.put(true, name, None);
         }
@@ -328,10 +386,12 @@ mod tests {
             ("statement_timeout", "1 year", INVALID_PARAMETER_VALUE),
             ("statement_timeout", "3651d", INVALID_PARAMETER_VALUE),
             ("statement_timeout", "99999999999999999999", INVALID_PARAMETER_VALUE),
-            ("work_mem", "4MB", UNDEFINED_OBJECT),
+            ("no_such_setting", "1", UNDEFINED_OBJECT),
         ] {
             assert_eq!(settings.set(name, Some(value), false).unwrap_err().state, state, "{name}");
         }
+        settings.set("work_mem", Some("64MB"), false).unwrap();
+        assert_eq!(settings.show("work_mem").unwrap().1, "64MB");
         settings.reset();
         assert_eq!(settings.statement_timeout(), None);
         assert_eq!(settings.show("session_authorization").unwrap().1, "ada");

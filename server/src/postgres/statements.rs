@@ -59,6 +59,8 @@ pub(super) struct Prepared {
 pub(super) struct Described {
     pub(super) parameters: Vec<Parameter>,
     pub(super) columns: Option<SchemaRef>,
+    /// Why nothing is known of its columns without values.
+    pub(super) unknown: Option<Refusal>,
 }
 
 /// A statement with values.

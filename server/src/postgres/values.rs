@@ -4,11 +4,11 @@ use super::error::{FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, LIMIT_EX
 use super::lexer::{Token, tokens};
 use arrow::array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array,
-    ListArray, StringArray, TimestampMicrosecondArray, new_empty_array, new_null_array,
+    IntervalMonthDayNanoArray, ListArray, StringArray, TimestampMicrosecondArray, new_empty_array, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options, concat};
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use pgwire::api::Type;
 use postgres_types::Kind;
 use std::collections::BTreeSet;
@@ -77,16 +77,26 @@ impl Parameter {
             };
             return Ok(Arc::new(BooleanArray::from(vec![value])));
         }
-        let text: ArrayRef = Arc::new(StringArray::from(vec![text]));
+        let midnight = self.midnight(text);
+        let text: ArrayRef = Arc::new(StringArray::from(vec![midnight.as_deref().unwrap_or(text)]));
         let Some(kind) = self.inferred.clone().or_else(|| self.arrow()) else { return Ok(text) };
         let strict = CastOptions { safe: false, ..CastOptions::default() };
         match &kind {
             DataType::Decimal128(..) if self.inferred.is_none() => decimal(text_of(&text)).ok_or_else(wrong),
-            kind if arrow::compute::can_cast_types(&DataType::Utf8, kind) => {
+            // Texts of arrays are read with the type of their items in the statement.
+            kind if !kind.is_nested() && arrow::compute::can_cast_types(&DataType::Utf8, kind) => {
                 cast_with_options(&text, kind, &strict).map_err(|_| wrong())
             }
             _ => Ok(text),
         }
+    }
+
+    /// A date that is sent as a time, with midnight: JDBC sends `2024-01-02 +00` for a `java.sql.Date`.
+    fn midnight(&self, text: &str) -> Option<String> {
+        let is_time = [Type::TIMESTAMP, Type::TIMESTAMPTZ].contains(&self.kind);
+        let (date, zone) = text.trim().split_at_checked(10).filter(|(_, zone)| is_time && !zone.contains(':'))?;
+        let is_zone = zone.trim_start().is_empty() || zone.trim_start().starts_with(['+', '-', 'Z']);
+        is_zone.then(|| format!("{date} 00:00:00{}", zone.trim_start()))
     }
 
     /// The type that a value of a type that the client named becomes; nothing for text.
@@ -101,6 +111,7 @@ impl Parameter {
             Type::DATE => DataType::Date32,
             Type::TIMESTAMP => micros(None),
             Type::TIMESTAMPTZ => micros(Some("UTC")),
+            Type::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
             _ => return None,
         })
     }
@@ -138,6 +149,14 @@ impl Parameter {
             Type::DATE => {
                 let days = fixed(bytes).map(i32::from_be_bytes).and_then(|days| days.checked_add(EPOCH_DAYS));
                 Arc::new(Date32Array::from(vec![days.ok_or_else(wrong)?]))
+            }
+            Type::INTERVAL => {
+                let (micros, rest) = bytes.split_first_chunk().ok_or_else(wrong)?;
+                let (days, months) = rest.split_first_chunk().ok_or_else(wrong)?;
+                let nanos = i64::from_be_bytes(*micros).checked_mul(1000).ok_or_else(wrong)?;
+                let months = fixed(months).map(i32::from_be_bytes).ok_or_else(wrong)?;
+                let interval = IntervalMonthDayNano::new(months, i32::from_be_bytes(*days), nanos);
+                Arc::new(IntervalMonthDayNanoArray::from(vec![interval]))
             }
             Type::BYTEA => Arc::new(BinaryArray::from_vec(vec![bytes])),
             Type::NUMERIC => numeric(bytes).as_deref().and_then(decimal).ok_or_else(wrong)?,
@@ -282,6 +301,7 @@ fn named_type(words: &[Token<'_>]) -> Option<Type> {
             _ => (Type::TIMESTAMP, Type::TIMESTAMP_ARRAY),
         },
         "numeric" | "decimal" => (Type::NUMERIC, Type::UNKNOWN),
+        "interval" => (Type::INTERVAL, Type::INTERVAL_ARRAY),
         _ => return None,
     };
     let kind = if rest.first() == Some(&Token::Sign('[')) { array } else { kind };
@@ -368,6 +388,11 @@ mod tests {
             (Type::TEXT, b"it's", "Utf8 it's"),
             (Type::JSONB, b"\x01{}", "Utf8 {}"),
             (Type::BYTEA, &[0, 255], "Binary 00ff"),
+            (
+                Type::INTERVAL,
+                &[&3_000_000_i64.to_be_bytes()[..], &2_i32.to_be_bytes(), &1_i32.to_be_bytes()].concat(),
+                "Interval(MonthDayNano) 1 mons 2 days 3.000000000 secs",
+            ),
             // 12345.678: groups 1, 2345, 6780.
             (Type::NUMERIC, &[0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 9, 41, 26, 124], "Decimal128(38, 3) 12345.678"),
             // -0.0001
@@ -414,6 +439,14 @@ mod tests {
             (Type::NUMERIC, "-1.50", "Decimal128(38, 2) -1.50"),
             (Type::NUMERIC, "1e3", "Float64 1000.0"),
             (Type::TIMESTAMPTZ, "2024-01-02 03:04:05.5+01", "Timestamp(µs, \"UTC\") 2024-01-02T02:04:05.500Z"),
+            (Type::TIMESTAMPTZ, "2013-06-01 +00", "Timestamp(µs, \"UTC\") 2013-06-01T00:00:00Z"),
+            (Type::TIMESTAMP, "2013-06-01", "Timestamp(µs) 2013-06-01T00:00:00"),
+            (
+                Type::INTERVAL,
+                "0 years 0 mons 1 days 2 hours 0 mins 0.5 secs",
+                "Interval(MonthDayNano) 1 days 2 hours 0.500000000 secs",
+            ),
+            (Type::TEXT_ARRAY, "{a,b}", "Utf8 {a,b}"),
             (Type::BYTEA, "\\x00fF", "Binary 00ff"),
             (Type::VARCHAR, "7", "Utf8 7"),
         ] {
@@ -432,7 +465,7 @@ mod tests {
             of("SELECT CAST($1 AS timestamp with time zone), $2 :: TIMESTAMP, $3::float8[]"),
             [1184, 1114, 1022]
         );
-        assert_eq!(of("SELECT n = $1, $1::int, $2::interval, '$3::int', $4::double precision"), [0, 0, 0, 701]);
+        assert_eq!(of("SELECT n = $1, $1::int, $2::interval, '$3::int', $4::double precision"), [0, 1186, 0, 701]);
         assert_eq!(of("SELECT 1::int, $0::int, $99999999::int"), [0; 0]);
         assert_eq!(named("SELECT $1::int, $2::oid[]", vec![20]), [20, 1028]);
     }

@@ -78,6 +78,24 @@ def with_psycopg():
         columns = "SELECT ordinal_position, data_type FROM information_schema.columns WHERE table_name = 'w' ORDER BY 1 LIMIT 3"
         expected = [(1, "timestamp with time zone"), (2, "text"), (3, "double precision")]
         assert db.execute(columns).fetchall() == expected
+        many = "SELECT count(*) FROM w WHERE s = ANY(%s) AND t <> ALL(%s) AND n = ANY(%s::int8[])"
+        assert db.execute(many, (["roof", "attic, \"old\""], [], [3, 4])).fetchone() == (1,)
+        hour = dt.timedelta(hours=1, microseconds=5)
+        late = dt.timedelta(hours=1)
+        assert db.execute("SELECT %s::interval, t + %s FROM w ORDER BY t LIMIT 1", (hour, late)).fetchone() == (hour, FIRST + late)
+        day = dt.datetime(2024, 1, 1, tzinfo=UTC)
+        assert db.execute("SELECT date_trunc(%s, t) FROM w ORDER BY t LIMIT 1", ("day",)).fetchone() == (day,)
+        sums = "SELECT sum(n) OVER (ORDER BY t ROWS BETWEEN %s PRECEDING AND CURRENT ROW) FROM w ORDER BY t"
+        assert db.execute(sums, (1,)).fetchall() == [(3,), (0,)]
+        assert db.execute("SELECT to_char(t AT TIME ZONE %s, 'HH24:MI') FROM w ORDER BY t LIMIT 1", ("Asia/Kolkata",)).fetchone() == ("05:30",)
+        filled = "SELECT date_bin_gapfill('12 hours', t) AS b, count(n) FROM w WHERE t >= %s AND t < %s GROUP BY b"
+        assert len(db.execute(filled, (day, day + dt.timedelta(days=2))).fetchall()) == 4
+        assert psycopg.types.TypeInfo.fetch(db, "hstore") is None
+        for state, wrong in [
+            ("42703", "SELECT nope FROM w"), ("42883", "SELECT nope(n) FROM w"), ("22012", "SELECT n / 0 FROM w"),
+            ("22003", "SELECT 9223372036854775807 + n FROM w WHERE n > 0"), ("22P02", "SELECT 'x'::int8"), ("42P01", "SELECT 1 FROM nope"),
+        ]:
+            refused(state, lambda: db.execute(wrong))
         refused("26000", lambda: db.execute("DEALLOCATE nope"))
         refused("26000", lambda: db.execute("EXECUTE nope"))
         refused("0A000", lambda: db.execute("SET TIME ZONE 'Europe/Berlin'"))
@@ -114,6 +132,14 @@ async def with_asyncpg():
     assert await db.fetchval("SELECT $1::int + 1", 5) == 6
     assert await db.fetchval("SELECT count(*) FROM w WHERE t > $1::timestamptz", FIRST) == 1
     assert await db.fetchval("SELECT count(*) FROM w WHERE n = ANY($1::int8[])", [3, 4]) == 1
+    assert await db.fetchval("SELECT count(*) FROM w WHERE s = ANY($1)", ["roof", "attic"]) == 1
+    assert await db.fetchval("SELECT count(*) FROM w WHERE t = ANY($1)", [FIRST]) == 1
+    assert await db.fetchval("SELECT date_trunc($1, t) FROM w ORDER BY t LIMIT 1", "day") == FIRST.replace(microsecond=0)
+    assert await db.fetchval("SELECT max(t) - $1::interval FROM w", dt.timedelta(days=1, hours=1)) == dt.datetime(2023, 12, 31, 23, tzinfo=UTC)
+    frame = "SELECT count(*) OVER (ORDER BY t ROWS BETWEEN $1 PRECEDING AND CURRENT ROW) FROM w ORDER BY t"
+    assert [row[0] for row in await db.fetch(frame, 0)] == [1, 1]
+    filled = "SELECT date_bin_gapfill('12 hours', t) AS b, count(n) FROM w WHERE t >= $1 AND t < $2 GROUP BY b"
+    assert len(await db.fetch(filled, FIRST.replace(microsecond=0), dt.datetime(2024, 1, 3, tzinfo=UTC))) == 4
     await db.reset()
     await db.close()
     async with asyncpg.create_pool(host="127.0.0.1", port=PORT, database="weather", user="me", min_size=2, max_size=8) as pool:

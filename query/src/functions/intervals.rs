@@ -1,0 +1,275 @@
+//! Intervals: in PostgreSQL's notation, times a number, and added to dates.
+
+use super::arithmetic::call;
+use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, cast as cast_expr,
+};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use std::sync::{Arc, LazyLock};
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+const DAY_NANOS: f64 = 86_400e9;
+const MONTH_DAYS: f64 = 30.0;
+
+/// An interval in PostgreSQL's own notation or that of ISO 8601 in the words that Arrow reads: `1 day 02:30:00` is
+/// `1 day 2 hours 30 minutes 0 seconds`. `None` for one that has such words alone.
+pub(crate) fn in_words(text: &str) -> Option<String> {
+    let text = text.trim();
+    if let Some(iso) = text.strip_prefix('P') {
+        return of_iso(iso);
+    }
+    let mut words = Vec::new();
+    let mut is_changed = false;
+    for word in text.split_whitespace() {
+        if let Some(time) = of_clock(word) {
+            words.push(time);
+            is_changed = true;
+        } else if ["mon", "mons"].iter().any(|month| word.eq_ignore_ascii_case(month)) {
+            words.push("months".to_owned());
+            is_changed = true;
+        } else {
+            words.push(word.to_owned());
+        }
+    }
+    is_changed.then(|| words.join(" "))
+}
+
+/// `-1:30` or `04:05:06.789`.
+fn of_clock(word: &str) -> Option<String> {
+    let (sign, digits) = match word.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", word.strip_prefix('+').unwrap_or(word)),
+    };
+    let mut parts = digits.split(':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0"));
+    let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    let is_clock = parts.next().is_none() && [hours, minutes, whole, fraction].into_iter().all(is_whole);
+    let is_below = |part: &str| part.parse::<u8>().is_ok_and(|value| value < 60);
+    (is_clock && is_below(minutes) && is_below(whole))
+        .then(|| format!("{sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds"))
+}
+
+/// What comes after the `P` of `P1Y2M3DT4H5M6.7S`.
+fn of_iso(text: &str) -> Option<String> {
+    let (mut words, mut number, mut is_time) = (Vec::new(), String::new(), false);
+    for char in text.chars() {
+        let unit = match char {
+            '0'..='9' | '.' | '-' | '+' => {
+                number.push(char);
+                continue;
+            }
+            'T' if !is_time && number.is_empty() => {
+                is_time = true;
+                continue;
+            }
+            'Y' if !is_time => "years",
+            'M' if !is_time => "months",
+            'W' if !is_time => "weeks",
+            'D' if !is_time => "days",
+            'H' if is_time => "hours",
+            'M' => "minutes",
+            'S' if is_time => "seconds",
+            _ => return None,
+        };
+        number.parse::<f64>().ok()?;
+        words.push(format!("{} {unit}", number.trim_start_matches('+')));
+        number.clear();
+    }
+    (number.is_empty() && !words.is_empty()).then(|| words.join(" "))
+}
+
+/// Plans what DataFusion refuses or computes otherwise than PostgreSQL: an interval times a number, and a date with an interval
+/// that has a part of a day, which is a time.
+#[derive(Debug)]
+pub(super) struct Intervals;
+
+impl ExprPlanner for Intervals {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let kind = |expr: &Expr| expr.get_type(schema).unwrap_or(DataType::Null);
+        let RawBinaryExpr { op, left, right } = expr;
+        match op {
+            BinaryOperator::Multiply => {
+                let (left_kind, right_kind) = (kind(&left), kind(&right));
+                if is_interval(&left_kind) && is_factor(&right, &right_kind) {
+                    return Ok(PlannerResult::Planned(call(&TIMES, vec![left, typed(right)])));
+                }
+                if is_interval(&right_kind) && is_factor(&left, &left_kind) {
+                    return Ok(PlannerResult::Planned(call(&TIMES, vec![right, typed(left)])));
+                }
+            }
+            BinaryOperator::Plus | BinaryOperator::Minus => {
+                let sum = if op == BinaryOperator::Plus { Operator::Plus } else { Operator::Minus };
+                let planned = |left, right| PlannerResult::Planned(Expr::BinaryExpr(BinaryExpr::new(left, sum, right)));
+                if is_date(&kind(&left)) && is_interval(&kind(&right)) && has_time(&right) {
+                    return Ok(planned(Box::new(as_time(left)), Box::new(right)));
+                }
+                if sum == Operator::Plus && is_interval(&kind(&left)) && is_date(&kind(&right)) && has_time(&left) {
+                    return Ok(planned(Box::new(left), Box::new(as_time(right))));
+                }
+            }
+            _ => {}
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+fn is_interval(kind: &DataType) -> bool {
+    matches!(kind, DataType::Interval(_))
+}
+
+fn is_date(kind: &DataType) -> bool {
+    matches!(kind, DataType::Date32 | DataType::Date64)
+}
+
+fn is_factor(expr: &Expr, kind: &DataType) -> bool {
+    kind.is_numeric() || matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none())
+}
+
+/// A parameter without a type is a number.
+fn typed(expr: Expr) -> Expr {
+    match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            let field = Some(Arc::new(Field::new("", DataType::Float64, true)));
+            Expr::Placeholder(Placeholder { id, field })
+        }
+        other => other,
+    }
+}
+
+fn as_time(date: Expr) -> Expr {
+    cast_expr(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
+}
+
+/// Whether an interval has a part of a day, or may have one.
+fn has_time(interval: &Expr) -> bool {
+    match interval {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds != 0,
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(value)), _) => value.milliseconds != 0,
+        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => false,
+        Expr::Negative(inner) => has_time(inner),
+        _ => true,
+    }
+}
+
+static TIMES: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let signature = Signature::exact(vec![INTERVAL, DataType::Float64], Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(Times { signature }))
+});
+
+/// The functions of rewritten plans.
+#[cfg(feature = "workers")]
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::clone(&TIMES)
+}
+
+/// An interval times a number.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Times {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Times {
+    fn name(&self) -> &'static str {
+        "multiply_interval"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(INTERVAL)
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect::<Vec<_>>().join(" * "))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let [intervals, factors] = <[ArrayRef; 2]>::try_from(ColumnarValue::values_to_arrays(&args.args)?)
+            .or_else(|_| exec_err!("multiply_interval takes two arguments"))?;
+        let factors = cast(&factors, &DataType::Float64)?;
+        let pairs =
+            intervals.as_primitive::<IntervalMonthDayNanoType>().iter().zip(factors.as_primitive::<Float64Type>());
+        let products = pairs.map(|(interval, factor)| match (interval, factor) {
+            (Some(interval), Some(factor)) => match product(interval, factor) {
+                Some(product) => Ok(Some(product)),
+                None => exec_err!("overflow: an interval times {factor} does not fit an interval"),
+            },
+            _ => Ok(None),
+        });
+        let products: ArrayRef = Arc::new(products.collect::<Result<IntervalMonthDayNanoArray>>()?);
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&products, 0)?),
+            false => ColumnarValue::Array(products),
+        })
+    }
+}
+
+/// As PostgreSQL multiplies: a fraction of a month is that of thirty days, and one of a day that of 24 hours. `None` beyond what
+/// an interval holds.
+fn product(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDayNano> {
+    let whole = |value: f64, most: f64| (value.abs() < most).then(|| value.trunc());
+    let months = f64::from(interval.months) * factor;
+    let days = f64::from(interval.days) * factor;
+    let month_part = round_to_micros((months - months.trunc()) * MONTH_DAYS);
+    let day_part = round_to_micros(days - days.trunc() + (month_part - month_part.trunc()));
+    let nanos = (interval.nanoseconds as f64).mul_add(factor, day_part * DAY_NANOS).round();
+    let most = f64::from(i32::MAX);
+    Some(IntervalMonthDayNano::new(
+        whole(months, most)? as i32,
+        whole(days.trunc() + month_part.trunc(), most)? as i32,
+        whole(nanos, 9.2e18)? as i64,
+    ))
+}
+
+fn round_to_micros(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_in_the_notation_of_postgres_are_read() {
+        for (text, expected) in [
+            ("1 day 02:00:00", Some("1 day 02 hours 00 minutes 00 seconds")),
+            ("-1:30", Some("-1 hours -30 minutes -0 seconds")),
+            ("1 year 2 mons 04:05:06.789", Some("1 year 2 months 04 hours 05 minutes 06.789 seconds")),
+            ("P1Y2M3DT4H5M6.5S", Some("1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds")),
+            ("P1W", Some("1 weeks")),
+            ("PT-1H", Some("-1 hours")),
+            ("1 day 2 hours", None),
+            ("1:70", None),
+            ("P", None),
+            ("PT1D", None),
+            ("12:", None),
+        ] {
+            assert_eq!(in_words(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_interval_times_a_number_is_as_in_postgres() {
+        let hour = 3_600_000_000_000;
+        let of = |months, days, nanos, factor| product(IntervalMonthDayNano::new(months, days, nanos), factor);
+        assert_eq!(of(0, 1, 0, 3.0), Some(IntervalMonthDayNano::new(0, 3, 0)));
+        assert_eq!(of(0, 1, 0, 2.5), Some(IntervalMonthDayNano::new(0, 2, 12 * hour)));
+        assert_eq!(of(1, 0, 0, 1.5), Some(IntervalMonthDayNano::new(1, 15, 0)));
+        assert_eq!(of(0, 0, hour, -0.5), Some(IntervalMonthDayNano::new(0, 0, -hour / 2)));
+        assert_eq!(of(1, 0, 0, f64::NAN), None);
+        assert_eq!(of(1, 0, 0, 1e12), None);
+    }
+}
