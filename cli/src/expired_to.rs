@@ -7,6 +7,7 @@ use ebbtide::{ExpiredBucket, ExpirySink, SinkError};
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The sink of `--expired-to FILE`, or of `-`.
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// If the name tells no format, the file exists or is in the folder of the database.
 pub(crate) fn sink(database: &Path, to: &Path) -> Result<Arc<dyn ExpirySink>, Failure> {
     if to == Path::new("-") {
-        return Ok(Arc::new(Printed));
+        return Ok(Arc::new(Printed::default()));
     }
     let is_packed = to.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let Some(format) = Format::of_path(to).filter(|_| !is_packed) else {
@@ -32,14 +33,22 @@ pub(crate) fn sink(database: &Path, to: &Path) -> Result<Arc<dyn ExpirySink>, Fa
 }
 
 /// Lines of JSON on the standard output.
-struct Printed;
+#[derive(Default)]
+struct Printed {
+    /// The output may end within a line.
+    is_broken: AtomicBool,
+}
 
 impl ExpirySink for Printed {
     fn hand_over(&self, bucket: &ExpiredBucket) -> Result<(), SinkError> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err("the standard output could not be written".into());
+        }
         let out = Box::new(io::stdout());
         let mut writer = ResultWriter::new(Format::Ndjson, bucket.rows.schema_ref(), out, TableStyle::default())?;
-        writer.write(&bucket.rows)?;
-        Ok(writer.finish()?)
+        let written = writer.write(&bucket.rows).and_then(|()| writer.finish());
+        self.is_broken.store(written.is_err(), Ordering::Relaxed);
+        Ok(written?)
     }
 
     fn commit(&self) -> Result<(), SinkError> {
@@ -66,9 +75,15 @@ enum Begun {
     Done {
         collection: String,
     },
+    /// The file may end within a bucket.
+    Broken,
 }
 
 impl InFile {
+    fn broken(&self) -> SinkError {
+        format!("{} could not be written: remove it, and sweep again", self.path.display()).into()
+    }
+
     fn begin(&self, bucket: &ExpiredBucket) -> Result<Begun, SinkError> {
         let file = SyncedFile::create(&self.path)?;
         let (schema, style) = (bucket.rows.schema_ref(), TableStyle::default());
@@ -85,8 +100,13 @@ impl ExpirySink for InFile {
         }
         match &mut *begun {
             Begun::Yes { collection, writer, .. } if *collection == bucket.collection => {
-                Ok(writer.write(&bucket.rows)?)
+                let written = writer.write(&bucket.rows);
+                if written.is_err() {
+                    *begun = Begun::Broken;
+                }
+                Ok(written?)
             }
+            Begun::Broken => Err(self.broken()),
             Begun::Yes { collection, .. } | Begun::Done { collection } => {
                 let what = format!(
                     "{} has the measurements of '{collection}': sweep again with another file for those of '{}'",
@@ -102,6 +122,10 @@ impl ExpirySink for InFile {
     fn commit(&self) -> Result<(), SinkError> {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::take(&mut *begun) {
+            Begun::Broken => {
+                *begun = Begun::Broken;
+                Err(self.broken())
+            }
             Begun::Yes { collection, writer, file } => {
                 *begun = Begun::Done { collection };
                 writer.finish()?;

@@ -363,7 +363,7 @@ impl Database {
             let what = format!("collection '{name}' has no metaField, so it can have no partial TTL index");
             return Err(Error::new(Code::InvalidOptions, what));
         }
-        for spec in &specs {
+        for spec in specs.iter().filter(|spec| !record.rules.has(spec)) {
             spec.check_filter(record.options.meta_field.as_deref())?;
         }
         let before = record.rules.clone();

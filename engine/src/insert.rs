@@ -411,6 +411,8 @@ impl Engine {
         let writer = log.writer.as_mut().ok_or_else(no_log)?;
         let before = writer.len();
         if due {
+            // Before the append too: the log of a folder that another process has opened may be this file.
+            self.check_folder()?;
             writer.fill_ahead(group.frames.len());
         }
         if let Err(error) = writer.append(&group.frames) {

@@ -3,7 +3,7 @@
 use crate::batches::first_batch;
 use crate::command::{Command, flag, mismatch, missing, refuse_buckets};
 use crate::cursors::List;
-use crate::databases::check_collection;
+use crate::databases::check_new_collection;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::{json, reply};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
@@ -62,7 +62,7 @@ fn count_id_index(answer: &mut Map<String, Json>, name: &str) {
 
 pub(crate) fn create(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let collection = command.collection()?;
-    check_collection(collection)?;
+    check_new_collection(collection)?;
     let database = command.shared.databases.get_or_create(command.database)?;
     if database.snapshot().has_collection(collection) && command.options().next().is_none() {
         let what = format!("Collection {} already exists.", command.namespace(collection));
@@ -84,7 +84,7 @@ pub(crate) fn rename(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let missing =
         || CommandError::new(Code::NamespaceNotFound, format!("Source collection {database}.{from} does not exist"));
     let found = command.shared.databases.get(&database)?.ok_or_else(missing)?;
-    check_collection(&to)?;
+    check_new_collection(&to)?;
     let mut renamed = json::of(command);
     renamed.insert("renameCollection".to_owned(), Json::from(from));
     renamed.insert("to".to_owned(), Json::from(to));
@@ -137,7 +137,7 @@ pub(crate) fn ensure_collection(command: &Command<'_>, database: &Database, name
     if database.snapshot().has_collection(name) {
         return Ok(false);
     }
-    check_collection(name)?;
+    check_new_collection(name)?;
     if !command.shared.settings.auto_create {
         let what = format!("collection '{name}' does not exist, and writes create none here: create it first");
         return Err(CommandError::new(Code::NamespaceNotFound, what));

@@ -33,18 +33,23 @@ pub(crate) fn check_collection(name: &str) -> Result<()> {
         let what = format!("{PROFILE} has the records of the profiler: it cannot be written to");
         return Err(CommandError::new(Code::InvalidNamespace, what));
     }
-    if name.starts_with("system.") && name != "system.js" {
-        let shown: String = name.chars().take(60).collect();
-        let what = format!(
-            "the name '{}' is not allowed: names that begin with 'system.' are MongoDB's",
-            shown.escape_debug()
-        );
-        return Err(CommandError::new(Code::InvalidNamespace, what));
-    }
     if !name.starts_with(UNFINISHED) {
         return Ok(());
     }
     let what = format!("the names that begin with '{UNFINISHED}' are those of results of $out that are being written");
+    Err(CommandError::new(Code::InvalidNamespace, what))
+}
+
+/// Refuses names for collections that commands of MongoDB's protocol create. Measurements that come otherwise may have names such as
+/// `system.cpu.time`.
+pub(crate) fn check_new_collection(name: &str) -> Result<()> {
+    check_collection(name)?;
+    if !name.starts_with("system.") || name == "system.js" {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(60).collect();
+    let what =
+        format!("the name '{}' is not allowed: names that begin with 'system.' are MongoDB's", shown.escape_debug());
     Err(CommandError::new(Code::InvalidNamespace, what))
 }
 

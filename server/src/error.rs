@@ -130,9 +130,22 @@ impl CommandError {
     }
 }
 
+/// Beyond this size of a list of `writeErrors`, errors have only their code. A reply holds 16 MiB.
+const DETAILED_BYTES_MAX: usize = 4 << 20;
+
 /// The list of `writeErrors`.
 pub(crate) fn write_errors<'a>(errors: impl IntoIterator<Item = (usize, &'a CommandError)>) -> RawArrayBuf {
-    errors.into_iter().map(|(index, error)| error.write_error(index)).collect()
+    let mut list = RawArrayBuf::new();
+    for (index, error) in errors {
+        match list.as_bytes().len() < DETAILED_BYTES_MAX {
+            true => list.push(error.write_error(index)),
+            false => {
+                let index = i32::try_from(index).unwrap_or(i32::MAX);
+                list.push(rawdoc! { "index": index, "code": error.code, "errmsg": "" });
+            }
+        }
+    }
+    list
 }
 
 impl From<ebbtide::Error> for CommandError {

@@ -20,7 +20,7 @@ fn value(value: RawBsonRef<'_>) -> String {
         RawBsonRef::Array(list) => {
             enclosed("[", list.into_iter().map_while(Result::ok).map(self::value).collect(), "]")
         }
-        RawBsonRef::String(text) | RawBsonRef::Symbol(text) => format!("\"{text}\""),
+        RawBsonRef::String(text) | RawBsonRef::Symbol(text) => format!("{text:?}"),
         RawBsonRef::Int32(number) => number.to_string(),
         RawBsonRef::Int64(number) => number.to_string(),
         RawBsonRef::Double(number) => format!("{number:?}"),

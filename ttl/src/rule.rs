@@ -197,13 +197,21 @@ impl RuleSet {
         Ok(Created { before, after: self.partial.len() })
     }
 
+    /// Whether there is such a rule, with the same name and number of seconds.
+    pub fn has(&self, spec: &RuleSpec) -> bool {
+        let is_it = |rule: &PartialRule| {
+            rule.name == spec.name && rule.expire_after_seconds == spec.expire_after_seconds && rule.is_same_index(spec)
+        };
+        self.partial.iter().any(is_it)
+    }
+
     /// Whether a new rule is to be added.
     fn admit(&self, spec: &RuleSpec) -> Result<bool, RuleError> {
         checked_index_name(&spec.name)?;
+        if self.has(spec) {
+            return Ok(false);
+        }
         if let Some(same) = self.partial.iter().find(|rule| rule.is_same_index(spec)) {
-            if same.name == spec.name && same.expire_after_seconds == spec.expire_after_seconds {
-                return Ok(false);
-            }
             let message = format!(
                 "the index exists as '{}' with expireAfterSeconds {}: it cannot be made as '{}' with {}; change it with collMod",
                 same.name, same.expire_after_seconds, spec.name, spec.expire_after_seconds

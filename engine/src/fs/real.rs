@@ -152,18 +152,17 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
-        let mut lock = RealLock::take(path)?;
         // A lock file that was removed or replaced before it was locked keeps nobody out.
-        for _ in 1..LOCK_TRIES {
+        for _ in 0..LOCK_TRIES {
+            let lock = RealLock::take(path)?;
             if lock.locked.as_ref().is_none_or(|locked| locked.check().is_ok()) {
-                break;
+                // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
+                let mut file = lock.file.as_ref();
+                let _courtesy = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+                return Ok(Box::new(lock));
             }
-            lock = RealLock::take(path)?;
         }
-        lock.locked = lock.locked.take().filter(|locked| locked.check().is_ok());
-        // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
-        let _courtesy = lock.file.set_len(0).and_then(|()| lock.file.write_all(holder.as_bytes()));
-        Ok(Box::new(lock))
+        Err(LockError::Io(io::Error::other("the lock file is replaced again and again")))
     }
 }
 
@@ -319,7 +318,7 @@ pub(super) fn check_range(offset: u64, len: usize, file_len: u64) -> io::Result<
 /// An advisory lock of the kernel, which releases it at the end of the process, however that comes.
 #[derive(Debug)]
 struct RealLock {
-    file: File,
+    file: Arc<File>,
     process: u32,
     locked: Option<LockedFile>,
 }
@@ -339,9 +338,9 @@ impl RealLock {
             }
             Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
         }
-        let process = std::process::id();
-        let locked = file.metadata().ok().and_then(|found| file_id(&found));
-        let locked = locked.map(|id| LockedFile { path: path.to_owned(), id, process });
+        let (file, process) = (Arc::new(file), std::process::id());
+        let id = file.metadata().ok().and_then(|found| file_id(&found));
+        let locked = id.map(|id| LockedFile { path: path.to_owned(), file: Arc::clone(&file), id, process });
         Ok(RealLock { file, process, locked })
     }
 }
@@ -356,6 +355,7 @@ impl FileLock for RealLock {
 #[derive(Debug, Clone)]
 pub struct LockedFile {
     path: PathBuf,
+    file: Arc<File>,
     id: FileId,
     process: u32,
 }
@@ -369,13 +369,18 @@ impl LockedFile {
     pub fn check(&self) -> io::Result<()> {
         check_process(self.process)?;
         match fs::metadata(&self.path) {
-            Ok(found) if file_id(&found).is_none_or(|id| id == self.id) => Ok(()),
+            Ok(found) if file_id(&found).is_none_or(|id| self.is(id)) => Ok(()),
             Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
             _ => Err(io::Error::other(format!(
-                "the folder was moved, replaced or removed while it was open: {} is not the file that was locked",
+                "the folder or its lock file was moved, replaced or removed while it was open: {} is not the file that was locked",
                 self.path.display()
             ))),
         }
+    }
+
+    /// Whether this is the number of the file. Some file systems give a file another number later.
+    fn is(&self, id: FileId) -> bool {
+        id == self.id || self.file.metadata().is_ok_and(|found| file_id(&found) == Some(id))
     }
 }
 
