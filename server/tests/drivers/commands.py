@@ -108,8 +108,6 @@ for option in ("skip", "limit", "batchSize"):
     fails(51024, lambda: db.command({"find": "many", option: -1}))
 fails(51024, lambda: db.command({"aggregate": "many", "pipeline": [], "cursor": {"batchSize": -1}}))
 fails(40415, lambda: db.command({"aggregate": "many", "pipeline": [], "cursor": {"foo": 1}}))
-for empty in ({"insert": "many", "documents": []}, {"update": "many", "updates": []}, {"delete": "many", "deletes": []}):
-    fails(16, lambda: db.command(empty))
 for name in ("system.x", "system.views"):
     fails(73, lambda: db.create_collection(name, check_exists=False))
     fails(73, lambda: db.command({"insert": name, "documents": [{}]}))
