@@ -356,13 +356,8 @@ fn stoppable(
             stops.stop();
         }
     });
-    let outcome = runtime.block_on(async {
-        tokio::select! {
-            biased;
-            _ = tokio::signal::ctrl_c() => Err(Failure::new("stopped")),
-            outcome = work => outcome,
-        }
-    });
+    let outcome = runtime.block_on(stop.unless(tokio::signal::ctrl_c(), work));
+    let outcome = outcome.unwrap_or_else(|_| Err(Failure::new("stopped")));
     watcher.abort();
     outcome
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod rows;
 
+use crate::documents::pace::Stop;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ladder::decay::Decay;
@@ -70,28 +71,40 @@ impl RowPredicate for FilterPredicate<'_> {
     }
 }
 
-/// Deletes what matches. With `ladder`, bins that the condition covers go too; without, what is deleted decays into the rungs first.
-pub(crate) fn delete(engine: &Engine, name: &str, predicate: &dyn RowPredicate, ladder: bool) -> Result<Deleted> {
+/// Deletes what matches, unless it is stopped before the commit. With `ladder`, bins that the condition covers go too; without,
+/// what is deleted decays into the rungs first.
+pub(crate) fn delete(
+    engine: &Engine,
+    name: &str,
+    predicate: &dyn RowPredicate,
+    ladder: bool,
+    stop: &Stop,
+) -> Result<Deleted> {
     let archiving = engine.archiving(name)?;
     let _moving = archiving.moving.lock();
     let maintenance = engine.maintenance.lock();
     engine.check_writable()?;
     engine.state.read().collection(name)?;
+    stop.check()?;
     crate::seal::flush(engine, &maintenance, Some(name))?;
     let snapshot = engine.snapshot().collection(name)?;
     let mut decay = Decay::new(engine, &snapshot.state).filter(|_| !ladder);
     let mut deleted = Deleted::default();
     let mut ops = Vec::new();
     for segment in snapshot.state.segments.values() {
-        let Some(found) = Deletion::find(&snapshot, segment, predicate)? else { continue };
+        let Some(found) = Deletion::find(&snapshot, segment, predicate, stop)? else { continue };
         deleted.measurements += found.visible;
         if let Some(decay) = &mut decay {
             decay.add_rows(segment, (&found.dropped, &found.rows))?;
         }
         ops.push(removal(snapshot.state.id, segment, &found)?);
     }
+    if decay.is_some() && ops.is_empty() {
+        return Ok(deleted);
+    }
+    // Files of bins are written from here on.
+    stop.begin_commit()?;
     let pieces = match decay {
-        Some(_) if ops.is_empty() => return Ok(deleted),
         Some(decay) => decay.write(engine, &snapshot.state, engine.trusted_now())?,
         None => {
             let (pieces, kept) = delete_bins(engine, &snapshot, predicate)?;

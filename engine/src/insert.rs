@@ -8,6 +8,7 @@ use crate::batch_id::BatchId;
 use crate::documents::changes;
 use crate::documents::columns::DocumentColumns;
 use crate::documents::memtable::{self, Memtable};
+use crate::documents::pace::Stop;
 use crate::documents::state::DocumentsState;
 use crate::documents::transaction::Transaction;
 use crate::engine::{Engine, Log};
@@ -70,8 +71,9 @@ impl Engine {
         name: &str,
         batch_id: Option<BatchId>,
         build: &dyn Fn(&Schema) -> Result<Accepted>,
+        stop: &Stop,
     ) -> Result<u64> {
-        self.insert_together(&[Part { name, batch_id, build }], None).map_err(|(_, error)| error)
+        self.insert_together(&[Part { name, batch_id, build }], None, stop).map_err(|(_, error)| error)
     }
 
     /// Stores one atomic batch in each of several collections, all of them or none, and with them the request that they answer if
@@ -80,6 +82,7 @@ impl Engine {
         &self,
         parts: &[Part<'_>],
         request: Option<StoredRequest>,
+        stop: &Stop,
     ) -> Result<u64, (Option<usize>, Error)> {
         let whole = |error| (None, error);
         let name = parts.first().map(|part| part.name);
@@ -89,6 +92,7 @@ impl Engine {
         'validated: loop {
             let mut ready = Vec::with_capacity(parts.len());
             for (at, part) in parts.iter().enumerate() {
+                stop.check().map_err(whole)?;
                 ready.extend(self.ready(part).map_err(|error| (Some(at), error))?.map(|ready| (at, ready)));
             }
             if ready.is_empty() && request.is_none() {
@@ -119,6 +123,7 @@ impl Engine {
                 }
             }
             self.check_writable().map_err(whole)?;
+            stop.begin_commit().map_err(whole)?;
             let mut count = 0;
             let mut rows = Vec::with_capacity(ready.len());
             for (_, Ready { submission, payload, crc, batch_id, .. }) in ready {

@@ -219,7 +219,11 @@ impl Connection {
             let done = tokio::task::spawn_blocking(move || collection.aggregate_guarded(&request, &guard)).await;
             done.unwrap_or_else(|error| Err(Error::new(Code::InternalError, error.to_string())))
         };
-        let aggregated = wait(py, work, || waited.stop())?;
+        let stop = || {
+            waited.stop();
+            true
+        };
+        let aggregated = wait(py, work, stop)?;
         aggregated.map(|done| Rows::of_batch(done.groups)).map_err(|error| errors::of_engine(py, &error))
     }
 

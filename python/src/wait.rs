@@ -43,11 +43,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Runs `work` on the runtime and returns what it does.
 ///
 /// # Errors
-/// KeyboardInterrupt, or whatever another signal's handler raises: then `work` is dropped, after `stop` was called.
+/// KeyboardInterrupt, or whatever another signal's handler raises: then `stop` is called, and `work` is dropped if that returns
+/// `true`, and awaited otherwise.
 pub(crate) fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl Future<Output = T> + Send + 'static,
-    stop: impl FnOnce(),
+    stop: impl FnOnce() -> bool,
 ) -> PyResult<T> {
     let (sender, receiver) = channel();
     let receiver = Mutex::new(receiver);
@@ -59,8 +60,11 @@ pub(crate) fn wait<T: Send + 'static>(
         Ok(Some(done)) => Ok(done),
         Ok(None) => Err(errors::internal(py, "a task ended without a result")),
         Err(signal) => {
-            stop();
-            task.abort();
+            if stop() {
+                task.abort();
+            } else {
+                let _ = py.detach(|| lock(&receiver).recv());
+            }
             Err(signal)
         }
     }

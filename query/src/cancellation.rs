@@ -1,4 +1,7 @@
-//! Joins that yield to the runtime and can be cancelled.
+//! How statements are stopped.
+//!
+//! A statement that reads ends when its future or stream is dropped. A write runs on a thread of its own and looks at a flag until
+//! it is committed; from then on it cannot be stopped, and whoever waits for it gets its result.
 //!
 //! A join can produce millions of rows from the few that were read. DataFusion can cancel a statement only where it
 //! reads, so the output of joins is counted as well: a stopped statement then ends soon.
@@ -19,11 +22,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use ebbtide::Database;
 use ebbtide_ttl::Code;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
 
 tokio::task_local! {
     /// The handle of the statements that are planned in this task, if they have one of their own.
@@ -32,19 +37,39 @@ tokio::task_local! {
 
 /// Stops the running statements of a session: see [`Session::stop_handle`](crate::Session::stop_handle).
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<Mutex<Arc<AtomicBool>>>);
+pub struct Stop(Arc<Mutex<Arc<Flag>>>);
 
 impl Stop {
-    /// Makes every nested loop join of the running statements end with [`Code::Interrupted`]. The other parts of a
-    /// statement end when its future or stream is dropped, so drop that too.
-    pub fn stop(&self) {
-        self.flag().store(true, Ordering::Relaxed);
+    /// Makes the writes and every nested loop join of the running statements end with [`Code::Interrupted`]. The other parts of
+    /// a statement end when its future or stream is dropped, so drop that too if this returns `true`. It returns `false` if a
+    /// statement has begun to commit what it writes: then wait for its result, which tells whether it was done. It comes soon.
+    pub fn stop(&self) -> bool {
+        self.flag().stop()
+    }
+
+    /// The result of `work`, which runs a statement with this handle. If `ended` comes first, the statement is stopped, and the
+    /// error is what `ended` gives, unless the statement takes effect all the same.
+    ///
+    /// # Errors
+    /// What `ended` gives: then the statement has had no effect.
+    pub async fn unless<T, E>(
+        &self,
+        ended: impl Future<Output = E>,
+        work: impl Future<Output = T>,
+    ) -> std::result::Result<T, E> {
+        let mut work = std::pin::pin!(work);
+        let why = tokio::select! {
+            biased;
+            why = ended => why,
+            done = &mut work => return Ok(done),
+        };
+        if self.stop() { Err(why) } else { Ok(work.await) }
     }
 
     /// Lets the statements that start from now on run; those that were stopped stay so. Call it before each statement.
     pub fn reset(&self) {
         let mut flag = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if flag.load(Ordering::Relaxed) {
+        if flag.state.load(Ordering::SeqCst) != 0 {
             *flag = Arc::default();
         }
     }
@@ -56,9 +81,85 @@ impl Stop {
     }
 
     /// What the statements that run now look at.
-    fn flag(&self) -> Arc<AtomicBool> {
+    fn flag(&self) -> Arc<Flag> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// What a statement that is planned now looks at: the handle of its own if it has one, or else this.
+    pub(crate) fn of_statement(&self) -> Arc<Flag> {
+        STATEMENT.try_with(Stop::flag).unwrap_or_else(|_| self.flag())
+    }
+}
+
+/// A statement was stopped.
+const STOPPED: u8 = 1;
+/// A statement has begun to commit what it writes.
+const COMMITS: u8 = 2;
+
+/// Whether a statement was stopped, and whether that is too late.
+#[derive(Debug, Default)]
+pub(crate) struct Flag {
+    state: AtomicU8,
+    told: Notify,
+}
+
+impl Flag {
+    /// Returns whether the statement has committed nothing, and will not.
+    fn stop(&self) -> bool {
+        let before = self.state.fetch_or(STOPPED, Ordering::SeqCst);
+        self.told.notify_waiters();
+        before & COMMITS == 0
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.load(Ordering::SeqCst) & STOPPED != 0
+    }
+
+    /// Begins to commit; `false` if the statement was stopped before.
+    fn commit(&self) -> bool {
+        let begin = |state| (state & STOPPED == 0).then_some(state | COMMITS);
+        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).is_ok()
+    }
+
+    /// What `work` gives, unless the statement is stopped.
+    pub(crate) async fn or_stopped<T>(&self, work: impl Future<Output = T>) -> std::result::Result<T, QueryError> {
+        let told = self.told.notified();
+        let stopped = async {
+            if !self.is_stopped() {
+                told.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopped => Err(stopped_error()),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Runs a write off the threads that serve queries. It ends with [`Code::Interrupted`] if the statement is stopped, or
+    /// nobody waits for it any more, before it is committed.
+    pub(crate) async fn write<T: Send + 'static>(
+        self: Arc<Self>,
+        database: Database,
+        work: impl FnOnce(Database, ebbtide::Stop) -> ebbtide::Result<T> + Send + 'static,
+    ) -> std::result::Result<T, QueryError> {
+        let waiting = Arc::new(());
+        let (flag, waits) = (Arc::clone(&self), Arc::downgrade(&waiting));
+        let is_dropped = move || waits.strong_count() == 0;
+        let dropped = is_dropped.clone();
+        let stop = ebbtide::Stop::when(move || flag.is_stopped() || dropped());
+        let stop = stop.before_commit(move || is_dropped() || !self.commit());
+        let outcome = tokio::task::spawn_blocking(move || work(database, stop)).await;
+        drop(waiting);
+        match outcome {
+            Ok(outcome) => Ok(outcome?),
+            Err(error) => Err(QueryError::new(Code::InternalError, error.to_string())),
+        }
+    }
+}
+
+fn stopped_error() -> QueryError {
+    QueryError::new(Code::Interrupted, "stopped")
 }
 
 /// Puts a node above every join that yields after a number of batches, and makes join conditions check for
@@ -93,7 +194,7 @@ impl PhysicalOptimizerRule for YieldingJoins {
 impl YieldingJoins {
     /// The same join, failing once the statement is stopped.
     fn stopping(&self, join: &NestedLoopJoinExec) -> Result<NestedLoopJoinExec> {
-        let stop = STATEMENT.try_with(Stop::flag).unwrap_or_else(|_| self.0.flag());
+        let stop = self.0.of_statement();
         let filter = join.filter().map(|filter| {
             let condition = Condition { inner: Arc::clone(filter.expression()), stop: Arc::clone(&stop) };
             JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
@@ -106,7 +207,7 @@ impl YieldingJoins {
 #[derive(Debug)]
 struct Condition {
     inner: Arc<dyn PhysicalExpr>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Flag>,
 }
 
 impl PartialEq for Condition {
@@ -135,8 +236,8 @@ impl PhysicalExpr for Condition {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(DataFusionError::External(Box::new(QueryError::new(Code::Interrupted, "stopped"))));
+        if self.stop.is_stopped() {
+            return Err(DataFusionError::External(Box::new(stopped_error())));
         }
         self.inner.evaluate(batch)
     }

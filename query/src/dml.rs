@@ -7,6 +7,7 @@
 pub(crate) mod forms;
 
 use self::forms::{has_subquery, insert_of, part, refuse_first, refuse_other_forms, source_of, table_name};
+use crate::cancellation::Flag;
 use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
@@ -31,7 +32,7 @@ use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableProviderFil
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
-use ebbtide::{CollectionSnapshot, Database, MetaFilter, RowPredicate};
+use ebbtide::{Collection, CollectionSnapshot, Database, MetaFilter, RowPredicate};
 use ebbtide_buckets::{BATCH_BYTES_MAX, FieldType, Schema, batch_bytes, timestamps};
 use ebbtide_ttl::{Code, Precision, Timestamp, int_fits_double};
 use futures::TryStreamExt;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct InsertTarget {
     database: Database,
+    stop: Arc<Flag>,
     into: Arc<Into>,
     rows: SchemaRef,
 }
@@ -66,11 +68,11 @@ impl Into {
 }
 
 impl InsertTarget {
-    /// The plan that inserts the rows of `source`.
-    pub(crate) fn plan(database: Database, into: Into, source: Arc<LogicalPlan>) -> LogicalPlan {
+    /// The plan that inserts the rows of `source`, unless it is stopped.
+    pub(crate) fn plan((database, stop): (Database, Arc<Flag>), into: Into, source: Arc<LogicalPlan>) -> LogicalPlan {
         let name = TableReference::bare(into.collection().to_owned());
         let rows = Arc::clone(source.schema().inner());
-        let target = InsertTarget { database, into: Arc::new(into), rows };
+        let target = InsertTarget { database, stop, into: Arc::new(into), rows };
         let target = provider_as_source(Arc::new(target));
         LogicalPlan::Dml(DmlStatement::new(name, target, WriteOp::Insert(InsertOp::Append), source))
     }
@@ -102,8 +104,8 @@ impl TableProvider for InsertTarget {
         input: Arc<dyn ExecutionPlan>,
         _op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (database, into) = (self.database.clone(), Arc::clone(&self.into));
-        let sink = InsertSink { database, into, schema: input.schema() };
+        let (database, stop, into) = (self.database.clone(), Arc::clone(&self.stop), Arc::clone(&self.into));
+        let sink = InsertSink { database, stop, into, schema: input.schema() };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
 }
@@ -112,6 +114,7 @@ impl TableProvider for InsertTarget {
 #[derive(Debug)]
 struct InsertSink {
     database: Database,
+    stop: Arc<Flag>,
     into: Arc<Into>,
     schema: SchemaRef,
 }
@@ -131,21 +134,19 @@ impl DataSink for InsertSink {
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
         let batch = collect(data).await?;
         let failed = |e: QueryError| DataFusionError::External(Box::new(e));
-        match self.into.as_ref() {
+        let (database, stop, name) = (self.database.clone(), Arc::clone(&self.stop), self.into.collection().to_owned());
+        let stored = match self.into.as_ref() {
             Into::Series(into) => {
                 let batch = insert_batch(into, &batch).map_err(failed)?;
-                insert(self.database.clone(), into.collection.clone(), batch).await
+                stop.write(database, move |db, stop| db.collection(&name)?.with_stop(stop).insert(&batch)).await
             }
             Into::Documents(into) => {
-                let documents = documents_of(&batch, &into.columns).map_err(failed)?;
-                let (database, name, conflict) = (self.database.clone(), into.collection.clone(), into.conflict);
-                let store = move || database.documents(&name)?.store(documents, conflict);
-                match tokio::task::spawn_blocking(store).await {
-                    Ok(stored) => stored.map_err(external),
-                    Err(error) => Err(DataFusionError::External(Box::new(error))),
-                }
+                let (documents, conflict) = (documents_of(&batch, &into.columns).map_err(failed)?, into.conflict);
+                stop.write(database, move |db, stop| db.documents(&name)?.with_stop(stop).store(documents, conflict))
+                    .await
             }
-        }
+        };
+        stored.map_err(failed)
     }
 }
 
@@ -206,18 +207,8 @@ async fn collect(mut rows: SendableRecordBatchStream) -> Result<RecordBatch> {
     Ok(concat_batches(&schema, &batches)?)
 }
 
-/// Inserts one batch, off the threads that serve queries.
-async fn insert(database: Database, collection: String, batch: RecordBatch) -> Result<u64> {
-    let insert = move || database.collection(&collection)?.insert(&batch);
-    match tokio::task::spawn_blocking(insert).await {
-        Ok(stored) => stored.map_err(external),
-        Err(error) => Err(DataFusionError::External(Box::new(error))),
-    }
-}
-
 /// Stores rows whose columns are named as the fields of a collection.
-pub(crate) fn insert_rows(database: &Database, collection: &str, rows: &RecordBatch) -> ebbtide::Result<u64> {
-    let collection = database.collection(collection)?;
+pub(crate) fn insert_rows(collection: &Collection, rows: &RecordBatch) -> ebbtide::Result<u64> {
     let fields = rows.schema_ref().fields().iter();
     let columns: Vec<String> = fields.map(|field| field.name().clone()).collect();
     let schema = Arc::clone(collection.snapshot()?.schema());

@@ -75,4 +75,6 @@ pub use databases::{Databases, Opener};
 pub use error::Failure;
 pub use serve::{Server, Signals};
 pub use settings::{AutoCreate, Prometheus, Settings, TlsFiles};
-pub use sql::{RowsFormat, RowsWriter, Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlSession, SqlStatement};
+pub use sql::{
+    RowsFormat, RowsWriter, Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlSession, SqlStarting, SqlStatement,
+};

@@ -160,6 +160,9 @@ impl Server {
         if tokio::time::timeout(self.shared.settings.grace, ended).await.is_err() {
             let open = self.shared.counters.connections.load(Ordering::Relaxed);
             tracing::warn!(connections = open, "commands did not end within the grace time");
+            for operation in self.shared.clients.all().iter().filter_map(|client| client.running()) {
+                operation.kill();
+            }
             for mut connections in doors {
                 connections.shutdown().await;
             }

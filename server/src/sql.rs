@@ -116,8 +116,43 @@ pub trait SqlStatement: fmt::Debug + Send + Sync {
     /// The columns of its rows with values for `$1`, `$2` and so on, each an array of one.
     fn columns(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SchemaRef, SqlError>>;
 
-    /// Starts it with values for `$1`, `$2` and so on, each an array of one.
-    fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SqlResult, SqlError>>;
+    /// Starts it with values for `$1`, `$2` and so on, each an array of one. A statement that writes has done so when the result
+    /// is there.
+    fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> SqlStarting;
+}
+
+/// A statement that is being started.
+pub struct SqlStarting {
+    /// What it gives. Dropping it ends the statement, unless it has begun to commit what it writes.
+    pub result: BoxFuture<'static, Result<SqlResult, SqlError>>,
+    /// Stops it; `false` if it has begun to commit what it writes: then its result comes soon, and tells whether it was done.
+    pub stop: Box<dyn FnOnce() -> bool + Send>,
+}
+
+impl fmt::Debug for SqlStarting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStarting").finish_non_exhaustive()
+    }
+}
+
+impl SqlStarting {
+    /// What it gives. If `ended` comes first, the statement is stopped, and the error is what `ended` gives, unless the statement
+    /// takes effect all the same.
+    pub(crate) async fn unless<E>(self, ended: impl Future<Output = E>) -> Result<Result<SqlResult, SqlError>, E> {
+        let SqlStarting { mut result, stop } = self;
+        let why = tokio::select! {
+            biased;
+            started = &mut result => return Ok(started),
+            why = ended => why,
+        };
+        if stop() {
+            return Err(why);
+        }
+        match result.await {
+            Err(SqlError::Failed(Code::Interrupted, _)) => Err(why),
+            done => Ok(done),
+        }
+    }
 }
 
 /// What lasts between statements: settings, and the views and tables that they create.

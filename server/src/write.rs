@@ -11,7 +11,7 @@ use crate::shared::add;
 use crate::source::{check_hint, plan_of_documents, wrong_hint};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use ebbtide::{Collection, Database, DeleteRequest, Documents, UpdateRequest, WriteOutcome, value_of_bson};
+use ebbtide::{Collection, Database, DeleteRequest, Documents, Stop, UpdateRequest, WriteOutcome, value_of_bson};
 use ebbtide_ttl::{Code, Filter};
 
 pub(crate) const INSERT: &[&str] = &["documents", "ordered", "bypassDocumentValidation"];
@@ -45,7 +45,7 @@ impl Target {
         match database.documents(name) {
             Ok(documents) => Ok(Target::Documents(documents.with_stop(command.deadline.stop()))),
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(Target::Missing),
-            Err(_) => Ok(Target::Measurements(database.collection(name)?)),
+            Err(_) => Ok(Target::Measurements(database.collection(name)?.with_stop(command.deadline.stop()))),
         }
     }
 }
@@ -312,6 +312,8 @@ fn delete_measurements(
                 return Err(CommandError::new(Code::InvalidOptions, what));
             }
             let filter = Filter::parse_query(&value_of_bson(RawBsonRef::Document(query))?)?;
+            // The first alone may be stopped: then nothing was deleted, as the reply says.
+            let target = if index == 0 { target.clone() } else { target.clone().with_stop(Stop::default()) };
             Ok(target.delete(&filter)?)
         };
         match one() {

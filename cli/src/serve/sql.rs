@@ -11,7 +11,8 @@ use ebbtide_query::{
     Access, PreparedQuery, QueryError, ScalarValue, Session, SessionSettings, SharedMemory, StatementStream, Stop,
 };
 use ebbtide_server::{
-    Role, RowsFormat, RowsWriter, Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlSession, SqlStatement,
+    Role, RowsFormat, RowsWriter, Sql, SqlDescription, SqlError, SqlKind, SqlResult, SqlSession, SqlStarting,
+    SqlStatement,
 };
 use ebbtide_ttl::Code;
 use futures::future::BoxFuture;
@@ -269,8 +270,8 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.task.is_finished() {
-            self.stop.stop();
+        // One that commits what it writes goes on to its end.
+        if !self.task.is_finished() && self.stop.stop() {
             self.task.abort();
         }
     }
@@ -321,17 +322,18 @@ impl SqlStatement for One {
         Box::pin(async move { threads.spawn(columns).await.map_err(|_| broken())? })
     }
 
-    fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> BoxFuture<'static, Result<SqlResult, SqlError>> {
-        Box::pin(async move {
+    fn start(self: Arc<Self>, values: Vec<ArrayRef>) -> SqlStarting {
+        let stop = Stop::default();
+        let stops = stop.clone();
+        let result = Box::pin(async move {
             let values = scalars(&values)?;
-            let (stop, (head, started)) = (self.connected.session.stop_handle(), oneshot::channel());
+            let (head, started) = oneshot::channel();
             let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
-            stop.reset();
             if let Some(started) = self.started_short(&values).await? {
                 return Ok(started);
             }
             let (connected, threads) = (Arc::clone(&self.connected), self.connected.threads.clone());
-            let task = threads.spawn(self.run(values, head, sender)).abort_handle();
+            let task = threads.spawn(stop.clone().scope(self.run(values, head, sender))).abort_handle();
             let guard = Guard { stop, task, _connected: connected };
             let (schema, first, message) = started.await.map_err(|_| broken())??;
             let rows = first.map(|first| {
@@ -351,7 +353,8 @@ impl SqlStatement for One {
                 rows.boxed()
             });
             Ok(SqlResult { schema, rows, message })
-        })
+        });
+        SqlStarting { result, stop: Box::new(move || stops.stop()) }
     }
 }
 

@@ -194,6 +194,34 @@ fn what_is_no_message_ends_the_connection_with_words() {
 }
 
 #[test]
+fn a_write_that_is_answered_as_cancelled_has_no_effect() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me");
+    client.query("CREATE COLLECTION o");
+    client.query("INSERT INTO o (_id, v) SELECT value, 0 FROM generate_series(1, 5000)");
+    let total = |client: &mut Client| {
+        let answers = client.query("SELECT sum(v) FROM o");
+        let row = answers.into_iter().find(|(kind, _)| *kind == b'D').unwrap().1;
+        // The count of columns and the length of the text come first.
+        String::from_utf8(row[6..].to_vec()).unwrap().parse::<i64>().unwrap()
+    };
+    let mut updated = 0;
+    for timeout in 1..10 {
+        client.query(&format!("SET statement_timeout = {timeout}"));
+        let answers = client.query("UPDATE o SET v = v + 1");
+        match kinds(&answers).as_str() {
+            "CZ" => updated += 5000,
+            _ => assert_eq!(state(&answers), "57014"),
+        }
+        client.query("SET statement_timeout = 0");
+        // Commands on a collection are done in turn: one that still ran in the background would come before this one.
+        client.query("UPDATE o SET w = 1");
+        assert_eq!(total(&mut client), updated);
+    }
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
 fn a_statement_ends_when_it_is_cancelled_or_its_client_goes_away() {
     let server = weather(&["--http", "0"]);
     let http = server.serving.doors.iter().find_map(|door| door.strip_prefix("http ")).unwrap().to_owned();

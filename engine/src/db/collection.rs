@@ -4,6 +4,7 @@ use crate::batch_id::BatchId;
 use crate::db::raw::RawMeasurement;
 use crate::delete::rows::RowPredicate;
 use crate::delete::{Deleted, FilterPredicate};
+use crate::documents::pace::Stop;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::insert::out_of_range;
@@ -45,6 +46,7 @@ use {crate::options::CollectionOptions, ebbtide_ttl::Code};
 pub struct Collection {
     pub(crate) engine: Arc<Engine>,
     name: Arc<str>,
+    stop: Stop,
 }
 
 /// The documents that cannot be stored after the valid ones before them, with the reasons.
@@ -91,13 +93,19 @@ pub struct LenientReply {
 
 impl Collection {
     pub(super) fn new(engine: Arc<Engine>, name: &str) -> Collection {
-        Collection { engine, name: name.into() }
+        Collection { engine, name: name.into(), stop: Stop::default() }
     }
 
     /// The collection's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, for inserts and deletes that may be stopped until they are committed: then nothing of them is stored.
+    #[must_use]
+    pub fn with_stop(self, stop: Stop) -> Collection {
+        Collection { stop, ..self }
     }
 
     /// A view of the collection as it is now, at the clock's instant.
@@ -178,7 +186,7 @@ impl Collection {
         id: Option<BatchId>,
         build: &dyn Fn(&Schema, usize) -> Result<Accepted>,
     ) -> Result<u64> {
-        let stored = self.engine.insert(&self.name, id, &|schema| build(schema, rows));
+        let stored = self.engine.insert(&self.name, id, &|schema| build(schema, rows), &self.stop);
         stored.map_err(|error| self.first_fault(error, build))
     }
 
@@ -313,7 +321,8 @@ impl Collection {
     fn delete_in(&self, filter: &Filter, ladder: bool) -> Result<Deleted> {
         let snapshot = self.snapshot()?;
         let (time_field, meta_field) = (&snapshot.options().time_field, snapshot.options().meta_field.as_deref());
-        crate::delete::delete(&self.engine, &self.name, &FilterPredicate { filter, time_field, meta_field }, ladder)
+        let predicate = FilterPredicate { filter, time_field, meta_field };
+        crate::delete::delete(&self.engine, &self.name, &predicate, ladder, &self.stop)
     }
 
     /// Like [`Collection::delete_with_bins`], with any predicate over rows.
@@ -321,6 +330,6 @@ impl Collection {
     /// # Errors
     /// As for [`Collection::delete`], and errors of the predicate.
     pub fn delete_where(&self, predicate: &dyn RowPredicate) -> Result<Deleted> {
-        crate::delete::delete(&self.engine, &self.name, predicate, true)
+        crate::delete::delete(&self.engine, &self.name, predicate, true, &self.stop)
     }
 }

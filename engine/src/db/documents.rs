@@ -151,7 +151,7 @@ impl Documents {
         &self.name
     }
 
-    /// The same, for commands that may be stopped while they look for documents: then nothing of them is stored.
+    /// The same, for commands that may be stopped until they are committed: then nothing of them is stored.
     #[must_use]
     pub fn with_stop(self, stop: Stop) -> Documents {
         Documents { stop, ..self }
@@ -298,8 +298,11 @@ impl Documents {
     ) -> impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static {
         let stop = self.stop.clone();
         move |transaction| {
-            transaction.set_stop(stop);
-            evaluate(transaction)
+            stop.check()?;
+            transaction.set_stop(stop.clone());
+            let outcome = evaluate(transaction)?;
+            stop.begin_commit()?;
+            Ok(outcome)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Inserts into several collections that are stored together.
 
 use super::{Collection, Database};
+use crate::documents::pace::Stop;
 use crate::error::Error;
 use crate::insert::Part;
 use crate::requests::{self, BegunRequest, Request, RequestKey};
@@ -162,7 +163,8 @@ impl<'a> WriteBatch<'a> {
             parts.map(|(insert, build)| Part { name: &insert.collection, batch_id: None, build }).collect();
         let request = request.map(|(request, reply)| request.unanswered()?.with_reply(reply));
         let request = request.transpose().map_err(whole)?;
-        self.engine.insert_together(&parts, request).map_err(|(at, error)| match at.map(|at| &self.inserts[at]) {
+        let stored = self.engine.insert_together(&parts, request, &Stop::default());
+        stored.map_err(|(at, error)| match at.map(|at| &self.inserts[at]) {
             None => whole(error),
             Some(Insert { collection, build, .. }) => {
                 let error = Collection::new(self.engine.clone(), collection).first_fault(error, build);

@@ -1,5 +1,6 @@
 //! Which rows a delete takes, and what it leaves of a segment.
 
+use crate::documents::pace::Stop;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
 use crate::segment::bounds::ChangedBucket;
@@ -66,6 +67,7 @@ impl Deletion {
         snapshot: &CollectionSnapshot,
         segment: &Arc<Segment>,
         predicate: &dyn RowPredicate,
+        stop: &Stop,
     ) -> Result<Option<Deletion>> {
         let precision = snapshot.options().precision;
         let (from, to) = predicate.time_bounds();
@@ -89,6 +91,7 @@ impl Deletion {
         columns.extend(predicate.columns().into_iter().filter(|c| *c != schema.time && known.index_of(c).is_ok()));
         let mut rows = Matches::default();
         for batch in reader.read(&columns, schema, &ranges, 1 << 14)? {
+            stop.check()?;
             let batch = batch?;
             let selected = predicate.select(&batch)?;
             rows.times.extend(time_values(batch.column(0))?);

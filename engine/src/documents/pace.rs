@@ -1,4 +1,4 @@
-//! Whether a command that looks at many documents goes on.
+//! Whether a command that takes long goes on.
 
 use crate::error::{Error, Result};
 use ebbtide_ttl::Code;
@@ -6,30 +6,54 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Documents that are looked at between two questions.
-const STRIDE: u32 = 256;
+pub(super) const STRIDE: u32 = 256;
 
-/// Asked now and then, while a command looks at documents: `true` ends it with [`Code::Interrupted`]. By default a command runs
-/// to its end.
+/// Asked now and then, while a command reads or prepares a write: `true` ends it with [`Code::Interrupted`], and nothing is
+/// written. By default a command runs to its end.
 #[derive(Clone, Default)]
-pub struct Stop(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+pub struct Stop {
+    over: Option<Question>,
+    before_commit: Option<Question>,
+}
+
+type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Stop {
     /// Ends commands once this says `true`. It is asked often and by any thread, so it must be quick.
     pub fn when(over: impl Fn() -> bool + Send + Sync + 'static) -> Stop {
-        Stop(Some(Arc::new(over)))
+        Stop { over: Some(Arc::new(over)), before_commit: None }
+    }
+
+    /// Asks this instead for the last time, when a write is prepared and about to be committed. Once it has said `false`, the
+    /// write can no longer be stopped.
+    #[must_use]
+    pub fn before_commit(self, over: impl Fn() -> bool + Send + Sync + 'static) -> Stop {
+        Stop { before_commit: Some(Arc::new(over)), ..self }
     }
 
     /// # Errors
     /// [`Code::Interrupted`] if the command is to end.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.0.as_ref().is_some_and(|over| over()) {
-            true => Err(Error::new(Code::Interrupted, "the command was stopped")),
-            false => Ok(()),
-        }
+        check(self.over.as_ref())
+    }
+
+    /// The last question before a write is committed. Commands that take a `Stop` ask it themselves.
+    ///
+    /// # Errors
+    /// [`Code::Interrupted`] if the write is to end.
+    pub fn begin_commit(&self) -> Result<()> {
+        check(self.before_commit.as_ref().or(self.over.as_ref()))
     }
 
     pub(crate) fn pace(&self) -> Pace<'_> {
         Pace { stop: self, looked: 0 }
+    }
+}
+
+fn check(over: Option<&Question>) -> Result<()> {
+    match over.is_some_and(|over| over()) {
+        true => Err(Error::new(Code::Interrupted, "the command was stopped")),
+        false => Ok(()),
     }
 }
 

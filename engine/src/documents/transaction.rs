@@ -4,7 +4,7 @@ use super::changes::Change;
 use super::columns::{self, DocumentColumns};
 use super::memtable::{Replaced, Row, Stored, raw};
 use super::options::DocumentsOptions;
-use super::pace::Stop;
+use super::pace::{STRIDE, Stop};
 use super::snapshot::{self, Hidden, Match};
 use super::state::DocumentsState;
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Sets what may stop the command.
+    /// Sets what may stop the command while it reads and writes.
     pub(crate) fn set_stop(&mut self, stop: Stop) {
         self.stop = stop;
     }
@@ -149,6 +149,7 @@ impl<'a> Transaction<'a> {
 
     /// As [`Transaction::put`], with the `_ts` of an earlier write: for a restore.
     pub(crate) fn put_as_of(&mut self, key: Bytes, document: Bytes, written: i64) -> Result<()> {
+        self.step()?;
         if let Some(held) = &self.held
             && self.state.get(&key)?.is_some_and(|(stored, _)| self.is_expired(&stored))
         {
@@ -178,10 +179,16 @@ impl<'a> Transaction<'a> {
 
     /// Removes the document with a key for good, expired or not.
     pub(crate) fn remove(&mut self, key: Bytes) -> Result<()> {
+        self.step()?;
         if let Some((_, row)) = self.state.get(&key)? {
             self.apply(Change { key, stored: None }, row);
         }
         Ok(())
+    }
+
+    /// Asks at the first change and every so often whether the command goes on.
+    fn step(&self) -> Result<()> {
+        if self.changes.len().is_multiple_of(STRIDE as usize) { self.stop.check() } else { Ok(()) }
     }
 
     fn apply(&mut self, change: Change, old: Option<Row>) {

@@ -4,6 +4,7 @@ use super::alter::stored_bins;
 use super::decay::Pieces;
 use super::{LadderRecord, RungRecord};
 use crate::delete::rows::{Deletion, RowPredicate, removal};
+use crate::documents::pace::Stop;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::snapshot::CollectionSnapshot;
@@ -169,7 +170,7 @@ impl Rungs<'_> {
         let view = of.rung_view(rung);
         let predicate = TheseBins { meta: self.parent.schema.meta.clone(), bins: &cut.removed };
         for segment in rung.segments.values() {
-            if let Some(found) = Deletion::find(&view, segment, &predicate)? {
+            if let Some(found) = Deletion::find(&view, segment, &predicate, &Stop::default())? {
                 pieces.ops.push(removal(rung.id, segment, &found)?);
             }
         }

@@ -3,7 +3,7 @@
 use crate::{DAY, NOTHING, Sim, at, made, numbered, numbers, reading, readings, weather};
 use ebbtide::fs::sim::{Fault, FaultKind, Repeat, Variant};
 use ebbtide::ttl::{Code, Comparison, Filter, Value};
-use ebbtide::{Database, Durability, ErrorKind, Settings};
+use ebbtide::{Database, Durability, ErrorKind, Settings, Stop};
 use std::time::Duration;
 
 const THREADS: i64 = 8;
@@ -35,6 +35,26 @@ fn what_eight_threads_were_told_is_stored_is_there_after_a_crash() {
     let db = open();
     assert_eq!(numbers(&db), numbered(0..THREADS * INSERTS * ROWS));
     assert!(db.verify().unwrap().faults.is_empty());
+}
+
+#[test]
+fn a_write_that_is_stopped_before_its_commit_changes_nothing() {
+    let sim = Sim::new();
+    let (db, collection) = made(&sim);
+    collection.insert_documents(&[reading(1, "roof", 1), reading(2, "yard", 2)]).unwrap();
+    for stop in [Stop::when(|| true), Stop::when(|| false).before_commit(|| true)] {
+        let stopped = collection.clone().with_stop(stop);
+        let errors = [
+            stopped.insert_documents(&[reading(3, "roof", 3)]).unwrap_err(),
+            stopped.insert_documents_lenient(&[reading(3, "roof", 3)]).unwrap_err(),
+            stopped.delete(&Filter::everything()).unwrap_err(),
+        ];
+        assert_eq!(errors.map(|error| error.code()), [Code::Interrupted; 3]);
+        assert_eq!(numbers(&db), numbered(1..3));
+    }
+    // Asked last, it decides alone.
+    let late = collection.with_stop(Stop::when(|| false).before_commit(|| false));
+    assert_eq!(late.delete(&Filter::everything()).unwrap(), 2);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast;
 use ebbtide::documents_model::bson::raw::{CString, RawBson};
 use ebbtide::documents_model::bson::{RawDocument, RawDocumentBuf};
 use ebbtide::documents_model::json::document_from_json;
-use ebbtide::{Database, Document, OnConflict, Rewrite};
+use ebbtide::{Database, Document, OnConflict, Rewrite, Stop};
 use ebbtide_ttl::Code;
 use serde_json::Value;
 use std::sync::Arc;
@@ -191,9 +191,9 @@ impl Change {
         Ok(Change { planned, filter, condition, values, projection, schema })
     }
 
-    /// Does it; returns the number of visible documents that were changed or removed.
-    pub(crate) fn run(self, database: &Database) -> ebbtide::Result<u64> {
-        let documents = database.documents(&self.planned.name)?;
+    /// Does it, unless it is stopped; returns the number of visible documents that were changed or removed.
+    pub(crate) fn run(self, database: &Database, stop: Stop) -> ebbtide::Result<u64> {
+        let documents = database.documents(&self.planned.name)?.with_stop(stop);
         let filter = document_from_json(&self.filter)?;
         // As a delete command does, a DELETE removes what has expired for good.
         let with_expired = self.values.is_none();

@@ -21,7 +21,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
-use ebbtide::OnConflict;
+use ebbtide::{Database, OnConflict};
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
@@ -92,7 +92,7 @@ impl Session {
         complete(&mut options, &schema, &time, meta.as_deref(), &sample);
         document.insert("timeseries".to_owned(), options.clone());
         let command = Value::Object(document);
-        self.blocking(move |db| db.run_command(&command)).await?;
+        self.change(move |db| db.run_command(&command)).await?;
         let stored = self.store(&name, sample, (!ended).then_some(rows)).await;
         match stored {
             Ok(count) => {
@@ -121,19 +121,20 @@ impl Session {
         document.remove("timeseries");
         let names: Vec<String> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
         let command = Value::Object(document);
-        self.blocking(move |db| db.run_command(&command)).await?;
+        self.change(move |db| db.run_command(&command)).await?;
         let mut count = 0;
         let mut stored = Ok(());
-        while let Some(batch) = rows.try_next().await.transpose() {
-            let documents = batch.map_err(Failure::from).and_then(|batch| Ok(documents_of(&batch, &names)?));
-            let (name, documents) = match documents {
+        while let Some(batch) = self.next(&mut rows).await.transpose() {
+            let (name, documents) = match batch.and_then(|batch| Ok(documents_of(&batch, &names)?)) {
                 Ok(documents) => (name.clone(), documents),
                 Err(failure) => {
                     stored = Err(failure);
                     break;
                 }
             };
-            match self.blocking(move |db| db.documents(&name)?.store(documents, OnConflict::Refuse)).await {
+            let store =
+                move |db: Database, stop| db.documents(&name)?.with_stop(stop).store(documents, OnConflict::Refuse);
+            match self.write(store).await {
                 Ok(more) => count += more,
                 Err(error) => {
                     stored = Err(error.into());
@@ -151,6 +152,11 @@ impl Session {
         )))
     }
 
+    /// The next rows, unless the statement is stopped: nobody else ends it once the collection is made.
+    async fn next(&self, rows: &mut SendableRecordBatchStream) -> Result<Option<RecordBatch>, Failure> {
+        Ok(self.stop.of_statement().or_stopped(rows.try_next()).await??)
+    }
+
     async fn store(
         &self,
         name: &str,
@@ -163,7 +169,7 @@ impl Session {
         loop {
             let rows: usize = waiting.iter().map(RecordBatch::num_rows).sum();
             let next = match &mut rest {
-                Some(stream) if rows < INSERT_ROWS => stream.try_next().await?,
+                Some(stream) if rows < INSERT_ROWS => self.next(stream).await?,
                 _ => None,
             };
             match next {
@@ -182,7 +188,8 @@ impl Session {
                 let piece = whole.slice(from, INSERT_ROWS.min(whole.num_rows() - from));
                 from += piece.num_rows();
                 let name = name.to_owned();
-                count += self.blocking(move |db| dml::insert_rows(&db, &name, &piece)).await?;
+                let insert = move |db: Database, stop| dml::insert_rows(&db.collection(&name)?.with_stop(stop), &piece);
+                count += self.write(insert).await?;
             }
             if rest.is_none() {
                 break;

@@ -124,13 +124,13 @@ impl Session {
                 }
                 let replaces = if view.or_replace { Replaces::View } else { Replaces::Nothing };
                 let (text, done) = (statement.text.clone(), format!("view {name} created"));
-                self.blocking(move |db| db.put_view(&name, &text, replaces)).await?;
+                self.change(move |db| db.put_view(&name, &text, replaces)).await?;
                 Ok(Some(done))
             }
             DdlStatement::DropView(drop) if known(drop.name.table()) => {
                 let name = drop.name.table().to_owned();
                 let done = format!("view {name} dropped");
-                self.blocking(move |db| db.drop_view(&name)).await?;
+                self.change(move |db| db.drop_view(&name)).await?;
                 Ok(Some(done))
             }
             _ => Ok(None),

@@ -7,11 +7,32 @@ use crate::{functions, system};
 use ebbtide::documents_model::DefaultTtl;
 use ebbtide::documents_model::json::value_from_json;
 use ebbtide::suggest;
-use ebbtide::{Database, DocumentsOptions, Snapshot};
+use ebbtide::{Database, DocumentsOptions, Snapshot, Stop};
 use ebbtide_ttl::{Code, RuleSet, Timestamp};
 use serde_json::{Map, Value};
 
 impl Session {
+    /// Runs a write: `work` ends if it is stopped before its commit, for which it asks.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Database, Stop) -> ebbtide::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.stop.of_statement().write(self.database.clone(), work).await
+    }
+
+    /// Runs a change that cannot be stopped once it has begun.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Database) -> ebbtide::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let begun = move |database: Database, stop: Stop| {
+            stop.begin_commit()?;
+            work(database)
+        };
+        self.write(begun).await
+    }
+
+    /// Runs work that goes on if its statement is stopped, since it changes nothing that clients see.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(Database) -> ebbtide::Result<T> + Send + 'static,
@@ -79,19 +100,20 @@ impl Session {
         let before = Some(snapshot).filter(|snapshot| changes_rules && snapshot.has_collection(name));
         let name_of = name.to_owned();
         let value = Value::Object(document.clone());
-        let work = move |db: Database| {
+        let work = move |db: Database, stop: Stop| {
             // A count fails if data is damaged, which is no reason to refuse a change of rules.
             let count = |snapshot: &Snapshot| match snapshot.documents(&name_of) {
                 Ok(documents) => documents.count(),
                 Err(_) => snapshot.collection(&name_of)?.count(),
             };
             let visible = before.as_ref().and_then(|before| count(before).ok());
+            stop.begin_commit()?;
             db.run_command(&value)?;
             let Some((before, visible)) = before.zip(visible) else { return Ok(0) };
             let after = count(&db.snapshot_at(before.now()));
             Ok(visible.saturating_sub(after.unwrap_or(visible)))
         };
-        Ok(StatementStream::message(match self.blocking(work).await.map_err(|e| self.with_hint(e, name))? {
+        Ok(StatementStream::message(match self.write(work).await.map_err(|e| self.with_hint(e, name))? {
             0 => done.to_owned(),
             1 => format!("{done}; this hides 1 {what} that was visible"),
             hidden => format!("{done}; this hides {hidden} {what}s that were visible"),
@@ -119,7 +141,7 @@ impl Session {
                 Ok(format!("collection {to} created with {count} measurement{plural} of {name}"))
             }
         };
-        let done = self.blocking(work).await.map_err(|e| self.with_hint(e, collection))?;
+        let done = self.change(work).await.map_err(|e| self.with_hint(e, collection))?;
         Ok(StatementStream::message(done))
     }
 

@@ -99,7 +99,8 @@ impl Session {
         };
         let state = self.state(context);
         let source = DfStatement::Statement(Box::new(ast::Statement::Query(source)));
-        let into = |source| Arc::new(dml::InsertTarget::plan(self.database.clone(), into, source));
+        let target = (self.database.clone(), self.stop.of_statement());
+        let into = |source| Arc::new(dml::InsertTarget::plan(target, into, source));
         let Some(explain) = explain else {
             let source = state.statement_to_plan(source).await?;
             let (now, config) = (context.now(), state.config_options());
@@ -140,7 +141,8 @@ impl Session {
     ) -> Result<StatementStream, Failure> {
         let condition = Condition::of(input, collection, state, context.now())?;
         let name = collection.name().to_owned();
-        let deleted = self.blocking(move |db| db.collection(&name)?.delete_where(&condition)).await?;
+        let deleted =
+            self.write(move |db, stop| db.collection(&name)?.with_stop(stop).delete_where(&condition)).await?;
         Ok(StatementStream::batch(count_batch(deleted.measurements)?, None))
     }
 }
@@ -187,7 +189,7 @@ impl Session {
         let state = self.state(context);
         let plan = state.statement_to_plan(parse_one(select.as_str(), 0)?).await?;
         let change = documents::Change::of(planned, &plan, Some(names), &state, context.now())?;
-        let updated = self.blocking(move |db| change.run(&db)).await?;
+        let updated = self.write(move |db, stop| change.run(&db, stop)).await?;
         Ok(Some(StatementStream::batch(count_batch(updated)?, None)))
     }
 
@@ -200,7 +202,7 @@ impl Session {
         context: &Arc<StatementContext>,
     ) -> Result<StatementStream, Failure> {
         let change = documents::Change::of(planned, input, None, state, context.now())?;
-        let deleted = self.blocking(move |db| change.run(&db)).await?;
+        let deleted = self.write(move |db, stop| change.run(&db, stop)).await?;
         Ok(StatementStream::batch(count_batch(deleted)?, None))
     }
 }

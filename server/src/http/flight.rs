@@ -13,7 +13,7 @@ mod service;
 use super::caller::{Caller, Refused, authorize, check_still};
 use super::failed::Failed;
 use super::ipc;
-use super::sql::{Running, within};
+use super::sql::{Running, started, within};
 use super::target;
 use crate::accounts::Role;
 use crate::ends::Ends;
@@ -231,10 +231,11 @@ impl Flight {
         ticket: Bytes,
         Caller { account, actor, .. }: Caller,
     ) -> Answer<Data> {
-        let needs = statement.needs();
+        let (kind, needs) = (statement.kind(), statement.needs());
         let (running, deadline) = (Running::new(&self.shared), self.deadline());
-        let started = within(deadline, statement.start(values)).await?;
+        let started = started(deadline, statement, values).await?;
         let SqlResult { schema, rows, .. } = started.map_err(|error| self.refused(error.into()))?;
+        let deadline = deadline.filter(|_| kind != SqlKind::Write);
         let rows = rows.unwrap_or_else(|| stream::empty().boxed());
         let state = (rows, running, Arc::clone(&self.shared), actor);
         let rows = stream::try_unfold(state, move |(mut rows, running, shared, actor)| async move {
@@ -260,9 +261,10 @@ impl Flight {
     /// Runs a statement to its end; the number of rows that it wrote, or -1 if it tells none.
     async fn write(&self, statement: Arc<dyn SqlStatement>, values: Vec<ArrayRef>) -> Result<i64, Status> {
         let (_running, deadline, kind) = (Running::new(&self.shared), self.deadline(), statement.kind());
-        let started = within(deadline, statement.start(values)).await?;
+        let started = started(deadline, statement, values).await?;
         let result = started.map_err(|error| self.refused(error.into()))?;
         let Some(rows) = result.rows else { return Ok(-1) };
+        let deadline = deadline.filter(|_| kind != SqlKind::Write);
         let batches: Result<Vec<RecordBatch>, SqlError> = within(deadline, rows.try_collect()).await?;
         let batches = batches.map_err(|error| self.refused(error.into()))?;
         if kind != SqlKind::Write {

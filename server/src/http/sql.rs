@@ -8,7 +8,7 @@ use crate::ends::Ends;
 use crate::error::{CommandError, ServerCode};
 use crate::gate::Actor;
 use crate::shared::{Shared, add, aside};
-use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlKind, SqlResult};
+use crate::sql::{RowsFormat, RowsWriter, Sql, SqlError, SqlKind, SqlResult, SqlStatement};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, StringArray};
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
@@ -177,8 +177,10 @@ async fn reply(
     let values = written.parameters.iter().enumerate().map(value).collect::<Result<Vec<_>, _>>()?;
     let running = Running::new(shared);
     let deadline = shared.settings.statement_max.map(|longest| Instant::now() + longest);
-    let reader = (statement.kind() == SqlKind::Query).then(|| (actor, statement.needs()));
-    let SqlResult { schema, rows, message } = within(deadline, statement.start(values)).await??;
+    let (kind, needs) = (statement.kind(), statement.needs());
+    let SqlResult { schema, rows, message } = started(deadline, statement, values).await??;
+    let deadline = deadline.filter(|_| kind != SqlKind::Write);
+    let reader = (kind == SqlKind::Query).then_some((actor, needs));
     let Some(rows) = rows else { return Ok(told(form, message)) };
     let mut reply = Reply::new(&*sql, form, &schema, rows, deadline, running, reader)?;
     // An error that comes before much was written gets its status.
@@ -254,15 +256,31 @@ fn told(form: &Form, message: Option<String>) -> Response {
 /// What comes before a statement has run for too long.
 pub(super) async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failed> {
     let Some(deadline) = deadline else { return Ok(work.await) };
-    let late = || {
-        let what = "the statement took longer than statement_seconds of [limits] allows";
-        Failed::new(StatusCode::SERVICE_UNAVAILABLE, Code::Interrupted, what)
-    };
     // Work that never waits would never be interrupted.
     if Instant::now() >= deadline {
         return Err(late());
     }
     tokio::time::timeout_at(deadline, work).await.map_err(|_| late())
+}
+
+/// A statement that was started, unless it has run for too long before it took effect.
+pub(super) async fn started(
+    deadline: Option<Instant>,
+    statement: Arc<dyn SqlStatement>,
+    values: Vec<ArrayRef>,
+) -> Result<Result<SqlResult, SqlError>, Failed> {
+    let starting = statement.start(values);
+    let Some(deadline) = deadline else { return Ok(starting.result.await) };
+    let ended = async {
+        tokio::time::sleep_until(deadline).await;
+        late()
+    };
+    starting.unless(ended).await
+}
+
+fn late() -> Failed {
+    let what = "the statement took longer than statement_seconds of [limits] allows";
+    Failed::new(StatusCode::SERVICE_UNAVAILABLE, Code::Interrupted, what)
 }
 
 /// A statement among those that run.

@@ -78,22 +78,35 @@ async fn race<S: Stream, T>(
     deadline: Option<Instant>,
     work: impl Future<Output = T>,
 ) -> Result<T, Broken> {
+    tokio::select! {
+        // Work may be ready whenever it is asked.
+        biased;
+        why = cancelled(place, deadline) => Err(why),
+        done = work => Ok(done),
+        why = gone(wire) => Err(why),
+    }
+}
+
+/// Waits until the client has asked for the end, or the time is over.
+async fn cancelled(place: &Cancellable<'_>, deadline: Option<Instant>) -> Broken {
     let late = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
             None => std::future::pending().await,
         }
     };
-    tokio::select! {
-        // Work may be ready whenever it is asked.
+    let what = tokio::select! {
         biased;
-        () = place.ended.notified() => {
-            Err(Refusal::new(QUERY_CANCELED, "canceling statement due to user request").into())
-        }
-        () = late => Err(Refusal::new(QUERY_CANCELED, "canceling statement due to statement timeout").into()),
-        done = work => Ok(done),
-        () = wire.is_gone() => Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
-    }
+        () = place.ended.notified() => "canceling statement due to user request",
+        () = late => "canceling statement due to statement timeout",
+    };
+    Refusal::new(QUERY_CANCELED, what).into()
+}
+
+/// Waits until the client is gone.
+async fn gone<S: Stream>(wire: &mut Wire<'_, S>) -> Broken {
+    wire.is_gone().await;
+    io::Error::from(io::ErrorKind::ConnectionAborted).into()
 }
 
 fn missing(sql: Option<&Arc<dyn Sql>>) -> Result<&Arc<dyn Sql>, Refusal> {
@@ -428,9 +441,8 @@ impl<'a, S: Stream> Conversation<'a, S> {
                 }
                 let Some(mut rows) = rows else { return Ok(State::Done(statement.tag())) };
                 if statement.kind() == SqlKind::Write {
-                    let deadline = self.deadline();
-                    let batch = race(&mut self.wire, &self.place, deadline, rows.next()).await?;
-                    let count = batch.transpose().map_err(Refusal::from)?.as_ref().map_or(0, written);
+                    // It is there already, and the statement cannot be cancelled any more.
+                    let count = rows.next().await.transpose().map_err(Refusal::from)?.as_ref().map_or(0, written);
                     let verb = statement.tag();
                     let between = if verb == "INSERT" { " 0" } else { "" };
                     return Ok(State::Done(format!("{verb}{between} {count}")));
@@ -476,7 +488,14 @@ impl<'a, S: Stream> Conversation<'a, S> {
         add(&self.shared.counters.sql_statements, 1);
         let _running = Running::new(self.shared);
         let (deadline, starting) = (self.deadline(), Arc::clone(statement).start(values));
-        Ok(race(&mut self.wire, &self.place, deadline, starting).await?.map_err(Refusal::from)?)
+        let ended = async {
+            tokio::select! {
+                biased;
+                why = cancelled(&self.place, deadline) => why,
+                why = gone(&mut self.wire) => why,
+            }
+        };
+        Ok(starting.unless(ended).await?.map_err(Refusal::from)?)
     }
 
     /// Sends the rows of a portal, so many at most if that is not 0, and what ends them.

@@ -108,6 +108,18 @@ fn what_takes_long_can_be_stopped_and_changes_nothing_then() {
     ];
     assert_eq!(errors.map(|error| error.unwrap_err().code()), [Code::Interrupted; 7]);
     assert_eq!(things.snapshot().unwrap().count_where(&everything).unwrap(), 2000);
+    // What was prepared and not committed is stopped too, as is a command in the midst of its changes.
+    let at_commit = || things.clone().with_stop(Stop::when(|| false).before_commit(|| true));
+    let more = || (3000..6000).map(|id| rawdoc! { "_id": id, "n": 1 }).collect();
+    let errors = [
+        at_commit().update_many(vec![update()], true).map(drop),
+        at_commit().delete_many(vec![DeleteRequest::new(&everything, false)], true).map(drop),
+        at_commit().store(more(), OnConflict::Refuse).map(drop),
+        at_commit().rewrite(&everything, true, |found| Ok(vec![crate::Rewrite::Remove; found.len()])).map(drop),
+        things.clone().with_stop(third()).store(more(), OnConflict::Refuse).map(drop),
+    ];
+    assert_eq!(errors.map(|error| error.unwrap_err().code()), [Code::Interrupted; 5]);
+    assert_eq!(things.snapshot().unwrap().count_where(&everything).unwrap(), 2000);
     // A handle that is not stopped goes on.
     assert_eq!(things.update_many(vec![update()], true).unwrap().modified, 2000);
 }

@@ -32,7 +32,7 @@ pub(super) async fn tables(sql: &dyn Sql, database: &Database, with_columns: boo
         let missing = || SqlError::Failed(Code::InternalError, "there is no statement".to_owned());
         Arc::clone(&session).parse(text)?.pop().ok_or_else(missing)
     };
-    let rows = parse(TABLES)?.start(Vec::new()).await?.rows;
+    let rows = parse(TABLES)?.start(Vec::new()).result.await?.rows;
     let Some(rows) = rows else { return Ok(Vec::new()) };
     let batches: Vec<RecordBatch> = rows.try_collect().await?;
     let mut tables = Vec::new();
