@@ -103,7 +103,7 @@ async fn a_write_that_commits_is_stopped_too_late() {
     });
     let ended = async {
         begun.await.unwrap();
-        drop(go_on.send(()));
+        go_on.send(()).unwrap();
         "ended"
     };
     assert_eq!(stop.unless(ended, write).await.unwrap().unwrap(), 7);

@@ -121,7 +121,7 @@ fn a_lock_that_is_let_go_is_free_while_a_starting_process_has_its_file_open() {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
     let copy = file.try_clone().unwrap();
     file.try_lock().unwrap();
-    let lock = RealLock { file, process: std::process::id(), locked: None };
+    let lock = RealLock { file: Arc::new(file), process: std::process::id(), locked: None };
     assert!(matches!(fs.lock(&path, "process 2"), Err(LockError::Held { .. })));
     drop(lock);
     fs.lock(&path, "process 2").expect("the lock was let go");
@@ -134,7 +134,8 @@ fn a_forked_child_does_not_give_away_the_lock_of_its_parent() {
     let (dir, fs) = disk();
     let path = dir.path().join("LOCK");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
-    let inherited = RealLock { file: file.try_clone().unwrap(), process: std::process::id() + 1, locked: None };
+    let inherited =
+        RealLock { file: Arc::new(file.try_clone().unwrap()), process: std::process::id() + 1, locked: None };
     file.try_lock().unwrap();
     drop(inherited);
     assert!(matches!(fs.lock(&path, "process 2"), Err(LockError::Held { .. })));
