@@ -189,20 +189,6 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// The documents as they are stored through serde: NaN and infinities are null.
-fn serializable(documents: &[Value]) -> Vec<Value> {
-    let mut documents = documents.to_vec();
-    for document in &mut documents {
-        let Value::Object(members) = document else { continue };
-        for (_, value) in members {
-            if matches!(value, Value::Double(d) if !d.is_finite()) {
-                *value = Value::Null;
-            }
-        }
-    }
-    documents
-}
-
 fn documents(seed: u64, precision: Precision) -> Vec<Value> {
     let mut draw = Draw(seed);
     (0..ROWS).map(|at| document(at, precision, &mut draw)).collect()
@@ -289,7 +275,7 @@ fn commands_sql_batches_and_serde_store_what_was_given() {
         };
         let items: Vec<Item> = given.iter().map(item).collect();
         serialized.insert_serialized(&items).unwrap();
-        same(&serializable(&given), &stored(&serialized), &["t", "m", "i", "d", "b", "z"], "serde");
+        same(&given, &stored(&serialized), &["t", "m", "i", "d", "b", "z"], "serde");
 
         let (db, sql) = create(&folder.path().join("sql"), precision);
         let session = Session::new(db).unwrap();

@@ -169,6 +169,15 @@ impl Model {
     }
 }
 
+/// A document as it is stored: the `_id` comes first.
+fn id_first(id: i64, kept: &Kept) -> Json {
+    let mut document = json!({"_id": id});
+    for (name, value) in written(id, kept).as_object().into_iter().flatten() {
+        document[name] = value.clone();
+    }
+    document
+}
+
 /// A document as it is written. The `_id` is in the midst of every third.
 fn written(id: i64, kept: &Kept) -> Json {
     let mut document = match id % 3 {
@@ -265,7 +274,7 @@ pub(crate) fn scanned(snapshot: &DocumentsSnapshot) -> Result<BTreeMap<i64, Kept
             date: field("date").and_then(|value| value.as_datetime()).map(|date| date.timestamp_millis()),
             written: document.written.to_units(Precision::Ms).expect("a time in range"),
         };
-        let exact = document_from_json(&written(id, &kept)).expect("a document");
+        let exact = document_from_json(&id_first(id, &kept)).expect("a document");
         assert_eq!(raw.as_bytes(), exact.as_bytes(), "the content of document {id} is wrong: {kept:?}");
         assert_eq!(found.insert(id, kept), None, "_id {id} is there twice");
         Ok(true)
