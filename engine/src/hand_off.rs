@@ -222,6 +222,9 @@ enum Job {
 
 type Reply = Result<(), String>;
 
+/// Where jobs go, and where their replies come from.
+type Channels = (mpsc::Sender<Job>, mpsc::Receiver<(bool, Reply)>);
+
 /// The thread in which a sink is called, so that a pass does not wait for one that hangs.
 struct Worker {
     sink: Arc<dyn ExpirySink>,
@@ -230,10 +233,7 @@ struct Worker {
 
 impl Worker {
     /// Starts the thread, which ends when the first channel does. It says for each reply whether that is to a commit.
-    fn start(
-        sink: Arc<dyn ExpirySink>,
-        slot: Arc<SinkSlot>,
-    ) -> std::io::Result<(mpsc::Sender<Job>, mpsc::Receiver<(bool, Reply)>)> {
+    fn start(sink: Arc<dyn ExpirySink>, slot: Arc<SinkSlot>) -> std::io::Result<Channels> {
         let (jobs, to_do) = mpsc::channel();
         let (done, replies) = mpsc::channel();
         let worker = Worker { sink, slot };

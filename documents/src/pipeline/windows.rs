@@ -216,7 +216,12 @@ impl Partition<'_> {
     fn positions(&self, of_time: bool) -> Result<Vec<Number>> {
         let by = self.by.ok_or_else(|| wrong(5_339_902, "Range-based bounds require sortBy a single field"))?;
         let code = if of_time { 5_429_513 } else { 5_429_414 };
-        self.all(by)?.iter().map(|value| position(value, of_time).ok_or_else(|| misplaced(code, of_time))).collect()
+        let code_of = |value: &Value| match value {
+            Some(RawBson::DateTime(_)) if !of_time => 5_429_413,
+            _ => code,
+        };
+        let place = |value: &Value| position(value, of_time).ok_or_else(|| misplaced(code_of(value), of_time));
+        self.all(by)?.iter().map(place).collect()
     }
 
     fn values(&self, function: &Function) -> Result<Vec<Value>> {

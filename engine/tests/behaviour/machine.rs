@@ -74,6 +74,7 @@ fn stored(dir: &Path) -> Vec<i64> {
 
 #[cfg(unix)]
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a person moves the folder")]
 fn a_folder_that_is_moved_while_open_and_the_database_in_its_place_both_keep_what_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, aside) = (folder.path().join("db"), folder.path().join("aside"));
@@ -139,6 +140,7 @@ fn a_writer_whose_lock_file_is_removed_acknowledges_nothing_more_and_the_next_on
 
 #[cfg(unix)]
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a person moves the folder")]
 fn with_an_interval_a_writer_notices_at_the_next_sync_that_its_folder_was_moved() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("db");

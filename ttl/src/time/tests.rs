@@ -120,7 +120,7 @@ fn the_first_and_the_last_instant_are_shown_read_and_not_left() {
         let instant = Timestamp::from_nanos(nanos);
         assert_eq!(Timestamp::parse(&instant.to_string()), Ok(instant));
     }
-    for beyond in ["+5391559471918239497012-01-01T00:00:00Z", "-9999999999999999999999-01-01T00:00:00Z"] {
+    for beyond in ["+5391559471918239499999-01-01T00:00:00Z", "-9999999999999999999999-01-01T00:00:00Z"] {
         assert!(Timestamp::parse(beyond).is_err(), "{beyond}");
     }
     assert_eq!(Timestamp::from_nanos(i128::MAX).plus_seconds(1), Timestamp::from_nanos(i128::MAX));
