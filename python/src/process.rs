@@ -28,8 +28,8 @@ impl<T> Mine<T> {
     /// # Errors
     /// In a process that was forked.
     pub(crate) fn used(&self, py: Python<'_>) -> PyResult<&T> {
-        let forked = "this process was forked from the one that opened the database: connect in this process, which is best \
-                      started by 'spawn'";
+        let forked = "this process was forked from the one that opened the database: start it by 'spawn' or 'forkserver', and \
+                      connect in it";
         self.get().ok_or_else(|| errors::of_engine(py, &Error::new(Code::IllegalOperation, forked)))
     }
 }

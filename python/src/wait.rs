@@ -4,10 +4,12 @@
 //! of the standard library, not on the runtime: whoever reads a stream may be a thread of another runtime.
 
 use crate::errors;
+use ebbtide::Error;
+use ebbtide_ttl::Code;
 use pyo3::prelude::*;
 use std::future::Future;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -15,24 +17,30 @@ use tokio::runtime::Runtime;
 const TICK: Duration = Duration::from_millis(50);
 /// Plans of nested statements need more than a thread's two mebibytes.
 const STACK_BYTES: usize = 8 << 20;
+/// Why a process cannot connect.
+const FORKED: &str = "this process was forked from one that had connected to a database: start processes by 'spawn' or \
+                      'forkserver', or connect only after the fork";
 
-/// The runtime of all databases of the process, made by the first that is opened. A process that was forked has none of the
-/// threads of its parent's: it makes its own. Callers hold the interpreter's lock, as whoever forks does, so that no process
-/// begins with a locked `RUNTIME`.
-pub(crate) fn runtime(_: Python<'_>) -> PyResult<&'static Runtime> {
-    static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
-    let (mut known, process) = (lock(&RUNTIME), std::process::id());
-    if let Some((_, runtime)) = known.filter(|(of, _)| *of == process) {
-        return Ok(runtime);
+/// The runtime of all databases of the process, made by the first that is opened.
+///
+/// # Errors
+/// [`Code::IllegalOperation`] in a process that was forked after the runtime was made. Locks keep queues of the threads that
+/// wait for them, also in a child, which has none of these threads: its memory would be damaged where it first wakes one.
+pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
+    static RUNTIME: OnceLock<(u32, Runtime)> = OnceLock::new();
+    if RUNTIME.get().is_none() {
+        let made = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("ebbtide")
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
+        // Another thread may have been faster.
+        let _ = RUNTIME.set((std::process::id(), made));
     }
-    let made = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("ebbtide")
-        .thread_stack_size(STACK_BYTES)
-        .build()?;
-    let made: &'static Runtime = Box::leak(Box::new(made));
-    *known = Some((process, made));
-    Ok(made)
+    match RUNTIME.get() {
+        Some((process, runtime)) if *process == std::process::id() => Ok(runtime),
+        _ => Err(errors::of_engine(py, &Error::new(Code::IllegalOperation, FORKED))),
+    }
 }
 
 /// A lock that a panic elsewhere does not close.

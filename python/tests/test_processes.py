@@ -56,13 +56,42 @@ gc.collect()""",
     )
 
 
-def test_a_child_opens_databases_itself(tmp_path: Path) -> None:
+def test_a_child_cannot_connect_after_its_parent_did(tmp_path: Path) -> None:
     run(
         tmp_path,
-        """with ebbtide.connect("db", read_only=True) as own:
-    assert own.sql("SELECT count(*) FROM w").fetchall() == [(1,)]
-    assert own.aggregate("w", {"*": "count"}).fetchall() == [(1,)]
-with ebbtide.connect("other") as own:
-    own.create_collection("v").insert([{"time": time}])
-    assert own.sql("SELECT count(*) FROM v").fetchall() == [(1,)]""",
+        """for path, read_only in (("db", True), ("other", False)):
+    try: ebbtide.connect(path, read_only=read_only)
+    except ebbtide.InvalidError as error: assert "forked" in str(error) and "forkserver" in str(error), error
+    else: raise SystemExit("a child connected")
+assert not os.path.exists("other")""",
     )
+
+
+def test_children_connect_themselves_before_their_parent_does(tmp_path: Path) -> None:
+    program = """
+import multiprocessing
+import ebbtide
+
+def count(path):
+    with ebbtide.connect(path, read_only=True) as db:
+        return db.sql("SELECT count(*) FROM w").fetchall()
+
+def fill():
+    import datetime
+    with ebbtide.connect("db") as db:
+        db.create_collection("w").insert([{"time": datetime.datetime(2024, 1, 1)}])
+
+if __name__ == "__main__":
+    forks = multiprocessing.get_context("fork")
+    writer = forks.Process(target=fill)
+    writer.start()
+    writer.join()
+    assert writer.exitcode == 0
+    with forks.Pool(2) as pool:
+        assert pool.map(count, ["db"] * 4) == [[(1,)]] * 4
+    assert count("db") == [(1,)]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(count, ["db"] * 4) == [[(1,)]] * 4
+"""
+    (tmp_path / "program.py").write_text(program)
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=300)

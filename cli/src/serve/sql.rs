@@ -27,6 +27,8 @@ use tokio::task::AbortHandle;
 
 /// Batches that are made before they are asked for.
 const BATCHES_AHEAD: usize = 2;
+/// The highest number of a parameter, as in PostgreSQL's protocol, whose messages count parameters in 16 bits.
+const PARAMETERS_MAX: usize = 65_535;
 
 /// Runs statements on threads of their own: a statement that computes for long keeps no connection waiting. Queries that were
 /// prepared or run before, and read few rows, run on the thread of their connection.
@@ -122,6 +124,13 @@ impl SqlSession for Connected {
         let rewritten = if self.is_postgres { postgres::rewritten(text) } else { None };
         let text: Arc<str> = rewritten.map_or_else(|| Arc::from(text), Arc::from);
         let statements = statement::parse(&text).map_err(|e| failed(e.into()))?;
+        for statement in &statements {
+            let count = statement.parameter_count();
+            if count > PARAMETERS_MAX {
+                let message = format!("there is no parameter ${count}: a statement has {PARAMETERS_MAX} at most");
+                return Err(failed(QueryError::new(Code::BadValue, message)));
+            }
+        }
         let one = |statement| {
             let access = self.session.access(&statement);
             let is_query = statement.kind == StatementKind::Sql && self.session.is_read(&statement);

@@ -151,6 +151,12 @@ fn an_error_leaves_out_what_follows_until_the_next_sync() {
         client.send(b'S', b"");
         assert_eq!(state(&client.until(b'Z')), expected);
     }
+    // Memory by the highest number of a parameter would end the server.
+    for text in ["SELECT $4000000000", "DELETE FROM weather WHERE temp = $65536"] {
+        let answers = client.query(text);
+        let (_, error) = answers.iter().find(|(kind, _)| *kind == b'E').unwrap();
+        assert!(String::from_utf8_lossy(error).contains("a statement has 65535 at most"));
+    }
     assert_eq!(kinds(&client.query("SELECT 1")), "TDCZ");
     assert_eq!(server.serving.end().0, Some(0));
 }

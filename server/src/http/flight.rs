@@ -235,7 +235,7 @@ impl Flight {
         let (running, deadline) = (Running::new(&self.shared), self.deadline());
         let started = started(deadline, statement, values).await?;
         let SqlResult { schema, rows, .. } = started.map_err(|error| self.refused(error.into()))?;
-        let deadline = deadline.filter(|_| kind != SqlKind::Write);
+        let deadline = deadline.filter(|_| kind == SqlKind::Query);
         let rows = rows.unwrap_or_else(|| stream::empty().boxed());
         let state = (rows, running, Arc::clone(&self.shared), actor);
         let rows = stream::try_unfold(state, move |(mut rows, running, shared, actor)| async move {
@@ -264,7 +264,7 @@ impl Flight {
         let started = started(deadline, statement, values).await?;
         let result = started.map_err(|error| self.refused(error.into()))?;
         let Some(rows) = result.rows else { return Ok(-1) };
-        let deadline = deadline.filter(|_| kind != SqlKind::Write);
+        let deadline = deadline.filter(|_| kind == SqlKind::Query);
         let batches: Result<Vec<RecordBatch>, SqlError> = within(deadline, rows.try_collect()).await?;
         let batches = batches.map_err(|error| self.refused(error.into()))?;
         if kind != SqlKind::Write {

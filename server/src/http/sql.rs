@@ -179,7 +179,7 @@ async fn reply(
     let deadline = shared.settings.statement_max.map(|longest| Instant::now() + longest);
     let (kind, needs) = (statement.kind(), statement.needs());
     let SqlResult { schema, rows, message } = started(deadline, statement, values).await??;
-    let deadline = deadline.filter(|_| kind != SqlKind::Write);
+    let deadline = deadline.filter(|_| kind == SqlKind::Query);
     let reader = (kind == SqlKind::Query).then_some((actor, needs));
     let Some(rows) = rows else { return Ok(told(form, message)) };
     let mut reply = Reply::new(&*sql, form, &schema, rows, deadline, running, reader)?;
