@@ -525,8 +525,11 @@ fn is_local(context: &StatementContext, options: &ConfigOptions) -> bool {
     !context.is_distributed() && !context.is_of_several() && fast_paths(options)
 }
 
-/// The types that a query gives `$1`, `$2` and so on.
-fn parameter_types(plan: &LogicalPlan, parameters: usize) -> datafusion::error::Result<Vec<Option<DataType>>> {
+/// The types that a statement gives `$1`, `$2` and so on.
+pub(crate) fn parameter_types(
+    plan: &LogicalPlan,
+    parameters: usize,
+) -> datafusion::error::Result<Vec<Option<DataType>>> {
     let mut types = plan.get_parameter_types()?;
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Limit(limit) = node {

@@ -9,6 +9,7 @@ use crate::documents::write as documents;
 use crate::error::{QueryError, Result};
 use crate::functions;
 use crate::parsing::Failure;
+use crate::prepared::parameter_types;
 use crate::provider::count_batch;
 use crate::sql::parse_one;
 use crate::timestamp_coercion::rewrite_plan;
@@ -166,12 +167,7 @@ impl Session {
             return types;
         }
         let plan = self.state(&context).statement_to_plan(DfStatement::Statement(inner)).await;
-        if let Ok(mut told) = plan.and_then(|plan| plan.get_parameter_types()) {
-            for (at, kind) in types.iter_mut().enumerate() {
-                *kind = told.remove(&format!("${}", at + 1)).flatten();
-            }
-        }
-        types
+        plan.and_then(|plan| parameter_types(&plan, types.len())).unwrap_or(types)
     }
 }
 

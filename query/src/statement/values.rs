@@ -2,33 +2,52 @@
 
 use super::{Statement, lexer::Offsets};
 use crate::error::{QueryError, Result};
+use crate::functions::casts;
+use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide_ttl::Code;
 
 impl Statement {
-    /// Its parameters, `$1` and so on, with their numbers, as often as they occur.
-    fn parameters(&self) -> impl Iterator<Item = (usize, &TokenWithSpan)> {
-        self.tokens.iter().filter_map(|token| match &token.token {
-            Token::Placeholder(name) => {
-                Some((name.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)?, token))
-            }
+    /// Its parameters, `$1` and so on, as often as they occur: the token's index, and the number.
+    fn parameters(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.tokens.iter().enumerate().filter_map(|(at, token)| match &token.token {
+            Token::Placeholder(name) => Some((at, name.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)?)),
             _ => None,
         })
+    }
+
+    /// The items of the list in `= ANY($1)`, as literals, if the parameter at this token is one and its list has items. It may be
+    /// given as PostgreSQL's text for an array. The condition is then written with IN.
+    fn searched(&self, at: usize, value: &ScalarValue) -> Result<Option<String>> {
+        let token = |at: Option<usize>| at.and_then(|at| self.tokens.get(at)).map(|token| &token.token);
+        let is_any = |token: Option<&Token>| matches!(token, Some(Token::Word(word)) if ["ANY", "SOME"].iter().any(|any| word.value.eq_ignore_ascii_case(any)));
+        let is_searched = token(at.checked_sub(3)) == Some(&Token::Eq)
+            && is_any(token(at.checked_sub(2)))
+            && token(at.checked_sub(1)) == Some(&Token::LParen)
+            && token(Some(at + 1)) == Some(&Token::RParen);
+        if !is_searched {
+            return Ok(None);
+        }
+        let items = match value.try_as_str().flatten() {
+            Some(text) => array_items(&casts::list(text, &DataType::new_list(DataType::Utf8, true))?)?,
+            None => array_items(value)?,
+        };
+        Ok(items.filter(|items| !items.is_empty()).map(|items| items.join(", ")))
     }
 
     /// The number of its parameters: the highest that occurs.
     #[must_use]
     pub fn parameter_count(&self) -> usize {
-        self.parameters().map(|(number, _)| number).max().unwrap_or(0)
+        self.parameters().map(|(_, number)| number).max().unwrap_or(0)
     }
 
     /// Its text with values in the places of its parameters, for statements that [`Session::prepare`] does not take.
     ///
     /// # Errors
     /// [`Code::BadValue`] unless there is exactly one value per parameter; [`Code::TypeMismatch`] for a value that has no
-    /// literal, as a list.
+    /// literal, as an object.
     ///
     /// [`Session::prepare`]: crate::Session::prepare
     pub fn with_values(&self, values: &[ScalarValue]) -> Result<String> {
@@ -38,17 +57,28 @@ impl Statement {
                 format!("wrong number of values for the parameters: expected {expected}, got {}", values.len());
             return Err(QueryError::new(Code::BadValue, message));
         }
-        let literals = values.iter().map(literal).collect::<Result<Vec<_>>>()?;
         let offsets = Offsets::new(&self.text);
         let (mut text, mut from) = (String::with_capacity(self.text.len()), 0);
-        for (number, token) in self.parameters() {
-            text.push_str(&self.text[from..offsets.of(token.span.start)]);
-            text.push_str(&literals[number - 1]);
-            from = offsets.of(token.span.end);
+        for (at, number) in self.parameters() {
+            let value = &values[number - 1];
+            let (first, last, literal) = match self.searched(at, value)? {
+                Some(items) => (at - 3, at + 1, format!("IN ({items})")),
+                None => (at, at, literal(value)?),
+            };
+            text.push_str(&self.text[from..offsets.of(self.tokens[first].span.start)]);
+            text.push_str(&literal);
+            from = offsets.of(self.tokens[last].span.end);
         }
         text.push_str(&self.text[from..]);
         Ok(text)
     }
+}
+
+/// The items of a list, as literals; `None` for a value of another type.
+fn array_items(value: &ScalarValue) -> Result<Option<Vec<String>>> {
+    let ScalarValue::List(list) = value else { return Ok(None) };
+    let items = list.value(0);
+    (0..items.len()).map(|at| literal(&ScalarValue::try_from_array(&items, at)?)).collect::<Result<_>>().map(Some)
 }
 
 fn quoted(text: &str) -> String {
@@ -89,6 +119,7 @@ fn literal(value: &ScalarValue) -> Result<String> {
         }
         DataType::Date32 => format!("CAST({} AS DATE)", quoted(&text()?)),
         DataType::Interval(_) => format!("CAST({} AS INTERVAL)", quoted(&text()?)),
+        DataType::List(_) => format!("[{}]", array_items(value)?.unwrap_or_default().join(", ")),
         DataType::Binary => match value {
             ScalarValue::Binary(Some(bytes)) => {
                 format!("X'{}'", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
@@ -114,6 +145,23 @@ mod tests {
         let text = statement.with_values(&["it's".into(), ScalarValue::Float64(None)]).unwrap();
         assert_eq!(text, "INSERT INTO w -- $9\n VALUES ('it''s', '$2', NULL, 'it''s')");
         assert!(statement.with_values(&[]).unwrap_err().message().contains("expected 2, got 0"));
+    }
+
+    #[test]
+    fn a_condition_on_the_items_of_a_list_is_written_with_in() {
+        let texts = ScalarValue::new_list_nullable(&["it's".into(), ScalarValue::Utf8(None)], &DataType::Utf8);
+        let none = ScalarValue::new_list_nullable(&[], &DataType::Utf8);
+        for (list, written) in [
+            (ScalarValue::List(texts), "s IN ('it''s', NULL) OR n = 7"),
+            (ScalarValue::from("{it's,NULL}"), "s IN ('it''s', NULL) OR n = 7"),
+            (ScalarValue::List(none), "s = ANY([]) OR n = 7"),
+        ] {
+            let statement = &parse("DELETE FROM w WHERE s = any ( $1 ) OR n = $2").unwrap()[0];
+            let text = statement.with_values(&[list, 7i64.into()]).unwrap();
+            assert_eq!(text.replace("any ( [] )", "ANY([])"), format!("DELETE FROM w WHERE {written}"));
+        }
+        let statement = &parse("DELETE FROM w WHERE s = ANY($1)").unwrap()[0];
+        assert!(statement.with_values(&["roof".into()]).unwrap_err().message().contains("'roof' is not an array"));
     }
 
     #[test]

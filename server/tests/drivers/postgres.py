@@ -69,7 +69,8 @@ def with_psycopg():
         refused("22P02", lambda: db.execute("SELECT %s::int8 + n FROM w", ("seven",)))
         far = dt.datetime(2300, 1, 1, tzinfo=UTC)
         assert db.execute("INSERT INTO w (t, s) VALUES (%s, 'far')", (far,)).rowcount == 1
-        assert db.execute("DELETE FROM w WHERE t = %s", (far,)).rowcount == 1
+        assert db.execute("DELETE FROM w WHERE t = %s AND s = ANY(%s)", (far, ["near"])).rowcount == 0
+        assert db.execute("DELETE FROM w WHERE t = ANY(%s) AND s = ANY(%s)", ([far], ["near", "far"])).rowcount == 1
         assert db.execute("SELECT TIMESTAMPTZ '2024-01-01 02:00:00.5+02'").fetchone() == (FIRST,)
         number = uuid.UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
         assert db.execute("SELECT %b || '', %b || ''", (number, dt.time(1, 2, 3))).fetchone() == (str(number), "01:02:03.000000")
@@ -123,7 +124,7 @@ async def with_asyncpg():
     assert [tuple(row) for row in rows] == [("roof", 21.5)], rows
     done = await db.execute("INSERT INTO w (t, s, temp, n) VALUES ($1, $2, $3, $4)", dt.datetime(2024, 4, 1, tzinfo=UTC), "a", 1.5, 3)
     assert done == "INSERT 0 1", done
-    assert await db.execute("DELETE FROM w WHERE s = $1", "a") == "DELETE 1"
+    assert await db.execute("DELETE FROM w WHERE s = ANY($1) AND n = ANY($2) AND temp > $3", ["a", "b"], [3, 4], 1.0) == "DELETE 1"
     async with db.transaction():
         values = [row["value"] async for row in db.cursor("SELECT value FROM generate_series(1, 1000)", prefetch=7)]
     assert values == list(range(1, 1001))
