@@ -153,9 +153,7 @@ fn canonical(
         FieldType::Double => {
             let doubles = cast(array, &DataType::Float64, place)?;
             if array.data_type().is_decimal() {
-                // What is beyond int64 is null here, and rounded as in a text.
-                let whole = cast_with_options(array, &DataType::Int64, &CastOptions::default());
-                check_fit(whole.map_err(|e| BatchError::from_arrow(&e))?.as_primitive(), place)?;
+                check_decimals(array, place)?;
             }
             match known {
                 Some(FieldType::Int64) => whole_numbers(&doubles).unwrap_or(doubles),
@@ -245,6 +243,28 @@ fn check_fit(ints: &Int64Array, place: &Place<'_>) -> Result<(), BatchError> {
             Err(place.error(at, mismatch(place.path, &FieldType::Double, &value)))
         }
     }
+}
+
+/// Checks that doubles hold the whole parts of decimals: only a fraction may be rounded.
+fn check_decimals(array: &ArrayRef, place: &Place<'_>) -> Result<(), BatchError> {
+    let lenient = |ty| cast_with_options(array, &ty, &CastOptions::default()).map_err(|e| BatchError::from_arrow(&e));
+    let whole = lenient(DataType::Int64)?;
+    check_fit(whole.as_primitive(), place)?;
+    if whole.null_count() == array.null_count() {
+        return Ok(());
+    }
+    let texts = lenient(DataType::Utf8)?;
+    // The cast to int64 has given null for what is beyond it.
+    let beyond = texts.as_string::<i32>().iter().enumerate().filter(|(at, _)| whole.is_null(*at));
+    for (at, text) in beyond {
+        let Some(digits) = text.and_then(|text| text.split('.').next()) else { continue };
+        let nearest: f64 = digits.parse().unwrap_or(f64::NAN);
+        if format!("{nearest:.0}") != digits {
+            let value = format!("a decimal ({digits}) that no double holds exactly");
+            return Err(place.error(at, mismatch(place.path, &FieldType::Double, &value)));
+        }
+    }
+    Ok(())
 }
 
 /// The doubles as ints, if all of them are integral.

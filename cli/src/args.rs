@@ -238,7 +238,7 @@ pub(crate) struct SweepArgs {
     pub(crate) now: Option<String>,
 
     /// Write the measurements that are dropped to this new file before they go (.parquet, .csv or .ndjson by its name; of one
-    /// collection), or to the standard output as lines of JSON (-).
+    /// collection), or to the standard output as lines of JSON (-). Expired documents are left for the next sweep without this.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", allow_hyphen_values = true)]
     pub(crate) expired_to: Option<PathBuf>,
 

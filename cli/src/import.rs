@@ -138,13 +138,14 @@ fn by_measurement(shared: &ImportContext<'_>, args: &ImportArgs, mut sources: Ve
         return Err(Failure::usage("name the collection with --collection NAME"));
     }
     let sniffed = Sniffer { cli: shared.cli, args, shape: &Shape::new(args, None) }.options(&mut sources)?;
-    let mut names = Vec::new();
+    let (mut names, mut bad) = (Vec::new(), None);
     let job = Job::new(&sniffed, String::new(), None, shared.bad, true)?;
     for source in &sources {
-        documents::measurements(source, &job, &mut names)?;
+        documents::measurements(source, &job, (&mut names, &mut bad))?;
     }
     if names.is_empty() {
-        return Err(Failure::new("there are no points in the files"));
+        let reason = bad.map(|bad| format!("; the first bad line is {bad}")).unwrap_or_default();
+        return Err(Failure::new(format!("there are no points in the files{reason}")));
     }
     let (mut done, mut empty) = (Vec::new(), 0);
     for (at, name) in names.iter().enumerate() {

@@ -97,6 +97,9 @@ pub(crate) fn need(statement: &Statement) -> Need {
             ) {
                 return Need::Write;
             }
+            // EXECUTE of a prepared write needs what the write itself does.
+            let prepared = statement.text.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("AS")).nth(1);
+            let first = prepared.filter(|_| first.starts_with("PREPARE ")).map_or(first, str::to_uppercase);
             let writes = ["INSERT", "DELETE", "UPDATE", "TRUNCATE", "MERGE"].iter().any(|w| first.starts_with(w));
             if writes { Need::Write } else { Need::Read }
         }

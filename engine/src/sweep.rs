@@ -232,8 +232,8 @@ impl PassTarget for Pass<'_> {
             views.map(|view| rule_of(&c.name, view.name)).collect::<Vec<_>>()
         };
         let measurements = collections.flat_map(swept);
-        let documents = state.documents.values().flat_map(|d| d.sweep_rules());
-        measurements.chain(documents).collect()
+        let documents = state.documents.values().filter(|_| self.options.sink.is_none());
+        measurements.chain(documents.flat_map(|d| d.sweep_rules())).collect()
     }
 
     fn visit(&mut self, rule: &RuleRef, limit: VisitLimit) -> std::result::Result<Visit, String> {

@@ -1,7 +1,7 @@
 //! Results as text and files: tables, CSV, JSON, Parquet and Arrow.
 
 mod cell;
-mod presence;
+mod file_types;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -62,16 +62,21 @@ fn decimals_whose_whole_part_no_double_holds_are_refused() {
         let column = Decimal128Array::from(values).with_precision_and_scale(38, scale).unwrap();
         batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", Arc::new(column))]), &schema())
     };
-    for (values, scale) in
-        [(vec![1, 9_007_199_254_740_993], 0), (vec![1, -90_071_992_547_409_931], 1), (vec![1, i128::from(i64::MAX)], 0)]
-    {
+    for (values, scale) in [
+        (vec![1, 9_007_199_254_740_993], 0),
+        (vec![1, -90_071_992_547_409_931], 1),
+        (vec![1, i128::from(i64::MAX)], 0),
+        (vec![1, i128::from(i64::MAX) + 2], 0),
+        (vec![1, -(10_i128.pow(37) + 1)], 0),
+        (vec![1, 10_i128.pow(37) + 1], 2),
+    ] {
         let error = decimals(values, scale).unwrap_err();
         assert_eq!((error.index, error.error.code), (1, Code::TypeMismatch));
         assert!(error.to_string().contains("no double holds exactly"), "{error}");
     }
-    // A fraction is rounded, as in a text; and so is what no integer holds.
+    // A fraction is rounded, as in a text.
     for (values, scale) in
-        [(vec![9_007_199_254_740_994, 1], 0), (vec![1, 10_i128.pow(37) + 1], 0), (vec![1, 10_i128.pow(20) + 1], 20)]
+        [(vec![9_007_199_254_740_994, 1], 0), (vec![1, -(1_i128 << 100)], 0), (vec![1, 10_i128.pow(20) + 1], 20)]
     {
         assert!(decimals(values, scale).is_ok());
     }

@@ -198,6 +198,11 @@ fn members_of(line: &[u8]) -> Result<Vec<(Name, Value)>, String> {
     if line.len() > DOCUMENT_BYTES_MAX / size_of::<i64>() && marks_in(line) > DOCUMENT_BYTES_MAX / size_of::<i64>() {
         return Err(format!("a measurement of more than {DOCUMENT_BYTES_MAX} bytes"));
     }
+    if line.trim_ascii_start().starts_with(b"[") {
+        return Err(
+            "expected a JSON object on each line, not a list; jq -c '.[]' FILE writes its items as lines".to_owned()
+        );
+    }
     match ebbtide::json::from_slice(line).map_err(|e| e.to_string())? {
         Value::Object(members) => Ok(members),
         _ => Err("expected a JSON object on each line".to_owned()),
@@ -246,8 +251,13 @@ impl Members {
                 _ => return Err(format!("field '{name}' is a part of the time and must be text")),
             }
         } else if name == layout.time_column {
-            self.time = value;
+            if !matches!(std::mem::replace(&mut self.time, value), Value::Null) {
+                return Err(format!("field '{name}' is there twice"));
+            }
         } else if layout.meta_columns.iter().any(|n| *n == name) {
+            if self.meta.iter().any(|(known, _)| *known == name) {
+                return Err(format!("field '{name}' is there twice"));
+            }
             self.meta.push((name, value));
         } else {
             self.others.push((name, value));
@@ -388,15 +398,21 @@ fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The names of the measurements in a file of line protocol, in order of appearance.
-pub(super) fn measurements(source: &Source, job: &Job<'_>, all: &mut Vec<String>) -> Result<(), Failure> {
+/// The names of the measurements in a file of line protocol, in order of appearance, and its first bad line.
+pub(super) fn measurements(
+    source: &Source,
+    job: &Job<'_>,
+    (all, bad): (&mut Vec<String>, &mut Option<String>),
+) -> Result<(), Failure> {
     source::blocks(source, &job.split(source), &mut |block| {
         for record in block.records() {
-            // Bad lines are reported when the points are read.
-            if let Ok(Some(point)) = line_protocol::parse(record.cell(0))
-                && !all.iter().any(|known| *known == point.measurement)
-            {
-                all.push(point.measurement.into_owned());
+            match line_protocol::parse(record.cell(0)) {
+                Ok(Some(point)) if !all.iter().any(|known| *known == point.measurement) => {
+                    all.push(point.measurement.into_owned());
+                }
+                Ok(_) => {}
+                // Bad lines beside good ones are reported when the points are read.
+                Err(reason) => drop(bad.get_or_insert_with(|| format!("{}:{}: {reason}", source.name, record.line))),
             }
         }
         Ok(ControlFlow::Continue(()))

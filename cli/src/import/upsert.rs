@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes of the lines that are stored in one step at most, about.
 const BATCH_BYTES: usize = 4 << 20;
+/// What some programs write at the beginning of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Runs `ebbtide import --documents`.
 pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
@@ -223,7 +225,8 @@ impl Lines<'_> {
             if number <= self.skip || line.trim_ascii().is_empty() {
                 continue;
             }
-            match read(&line, self.default_ttl) {
+            let json = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
+            match read(json, self.default_ttl) {
                 Ok(found) => visitor(bad, found, number, line.len())?,
                 Err(error) => bad.row(self.name, number, &error.message, &String::from_utf8_lossy(&line))?,
             }

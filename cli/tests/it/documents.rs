@@ -188,6 +188,50 @@ fn a_killed_import_goes_on_without_a_document_twice_or_left_out() {
 }
 
 #[test]
+fn a_rule_for_what_is_not_null_takes_what_a_query_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let line = |id, a| format!("{{\"_id\":{id}{a},\"e\":{{\"$date\":\"2020-01-01T00:00:00Z\"}}}}\n");
+    let values = [",\"a\":null", ",\"a\":1", "", ",\"a\":[null]", ",\"a\":\"x\"", ",\"a\":{\"$minKey\":1}"];
+    let lines: String = values.iter().enumerate().map(|(id, a)| line(id, a)).collect();
+    // Some programs write a byte order mark.
+    write(path, "d.ndjson", &format!("\u{feff}{lines}"));
+    good(path, &["import", "--documents", "d.ndjson", "--into", "p"]);
+    let ids =
+        |condition: &str| good(path, &["sql", "-f", "csv", &format!("SELECT _id FROM p {condition} ORDER BY _id")]);
+    assert_eq!(ids("WHERE a IS NOT NULL"), "_id\n1\n3\n4\n5\n");
+    let made = run(path, &["sql", "CREATE TTL INDEX z ON p (e) EXPIRE AFTER 1 SECOND WHERE a IS NOT NULL"]);
+    assert!(made.stdout.contains("hides 4 documents"), "{} {}", made.stdout, made.stderr);
+    assert_eq!(ids(""), "_id\n0\n2\n");
+    let listed = run(
+        path,
+        &["sql", "DROP INDEX z ON p; CREATE TTL INDEX z ON p (e) EXPIRE AFTER 1 SECOND WHERE a IN (1, NULL)"],
+    );
+    assert!(listed.stderr.contains("a comparison with NULL is never true"), "{}", listed.stderr);
+    assert_eq!(ids("").lines().count(), 7);
+}
+
+#[test]
+fn a_sweep_with_a_file_leaves_documents_for_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    good(path, &["sql", "CREATE COLLECTION c; CREATE TTL INDEX t ON c (e) EXPIRE AFTER 0 SECONDS"]);
+    good(path, &["sql", "INSERT INTO c (_id, e) VALUES (1, TIMESTAMP '2020-01-01T00:00:00Z')"]);
+    assert!(good(path, &["sweep", "--expired-to", "gone.ndjson"]).starts_with("0 documents dropped"));
+    assert_eq!(good(path, &["sql", "-f", "csv", "SELECT count(*) AS n FROM c"]), "n\n0\n");
+    assert!(good(path, &["sweep"]).starts_with("1 bucket with 1 document dropped"));
+}
+
+#[test]
+fn a_prepared_write_opens_the_database_for_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    good(path, &["sql", "CREATE COLLECTION c"]);
+    let statements = "PREPARE put AS\nINSERT INTO c (_id, a) VALUES ($1, $2); EXECUTE put(1, 2); SELECT a FROM c";
+    assert!(good(path, &["sql", "-f", "csv", statements]).ends_with("a\n2\n"));
+}
+
+#[test]
 fn the_program_tells_of_documents() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

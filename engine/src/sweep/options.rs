@@ -11,7 +11,8 @@ use std::sync::Arc;
 pub struct SweepOptions {
     /// Stops after this number of sub-passes, even if more is due.
     pub max_sub_passes: Option<u64>,
-    /// Takes over what this pass drops of every time-series collection without a sink of its own.
+    /// Takes over what this pass drops of every time-series collection without a sink of its own. Documents that have expired are
+    /// not handed over: such a pass leaves them for the next one without a sink, still hidden from reads.
     pub sink: Option<Arc<dyn ExpirySink>>,
     /// Drops without a hand-off where one is required, and no sink is registered.
     pub without_sink: bool,

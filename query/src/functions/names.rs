@@ -5,9 +5,9 @@ use crate::sql::Heading;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// The plan with such names in its result. Aliases are kept, and so are names that would otherwise occur twice.
+/// The plan with such names in its result, each once. Aliases are kept.
 pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<LogicalPlan> {
     let columns = plan.schema().columns();
     let of_union: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
@@ -42,11 +42,11 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
         .enumerate()
         .map(|(at, pair)| typed.get(at).copied().flatten().map_or_else(|| shown(pair), str::to_owned))
         .collect();
-    let is_single = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
-    if names.iter().zip(&columns).all(|(name, column)| *name == column.name || !is_single(name)) {
+    let names = unique(names, &columns);
+    if names.iter().zip(&columns).all(|(name, column)| *name == column.name) {
         return Ok(plan);
     }
-    let named = |(expr, (column, name)): (Expr, (&Column, &String))| match column.name == *name || !is_single(name) {
+    let named = |(expr, (column, name)): (Expr, (&Column, &String))| match column.name == *name {
         true => expr,
         false => expr.unalias().alias(name),
     };
@@ -57,6 +57,31 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
     }
     let renamed: Vec<Expr> = columns.iter().cloned().map(Expr::Column).zip(names).map(named).collect();
     LogicalPlanBuilder::from(plan).project(renamed)?.build()
+}
+
+/// Names of which none occurs twice: those that would are DataFusion's, and get a number if these do not differ either.
+fn unique(names: Vec<String>, columns: &[Column]) -> Vec<String> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for name in &names {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
+    let full = |(name, column): (String, &Column)| if counts[&name] == 1 { name } else { column.name.clone() };
+    let mut names: Vec<String> = names.into_iter().zip(columns).map(full).collect();
+    let known: HashSet<String> = names.iter().cloned().collect();
+    if known.len() == names.len() {
+        return names;
+    }
+    let mut taken = HashSet::new();
+    for name in &mut names {
+        if taken.contains(name.as_str()) {
+            let numbered = (1..).map(|n| format!("{name}_{n}"));
+            if let Some(free) = numbered.into_iter().find(|free| !known.contains(free) && !taken.contains(free)) {
+                *name = free;
+            }
+        }
+        taken.insert(name.clone());
+    }
+    names
 }
 
 /// Whether a name consists of letters, digits and `_`.

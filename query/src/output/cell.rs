@@ -1,17 +1,20 @@
 //! One cell as text or JSON. Instants are RFC 3339, in the time zone of their column or else in UTC, whatever their unit.
 
+use crate::error::QueryError;
 use chrono::{DateTime, Datelike as _, TimeZone as _};
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Code, Timestamp};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// The instant in a cell of a timestamp column; `None` for columns of other types. Does not check for null.
 #[must_use]
@@ -99,8 +102,13 @@ pub fn text(column: &dyn Array, row: usize) -> Option<String> {
             zone.as_deref().and_then(|zone| local(utc, zone)).unwrap_or_else(|| utc.to_string())
         }
         DataType::Float64 => double(column.as_primitive::<Float64Type>().value(row)),
-        DataType::Struct(_) | DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
-            json(column, row).to_string()
+        DataType::Struct(_)
+        | DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::FixedSizeList(..)
+        | DataType::Map(..) => json(column, row).to_string(),
+        DataType::Dictionary(_, values) if !values.is_string() => {
+            return of_dictionary(column, row, values).and_then(|value| text(value.as_ref(), 0));
         }
         _ => display(column, row),
     };
@@ -144,8 +152,14 @@ pub(crate) fn json(column: &dyn Array, row: usize) -> Value {
         DataType::Float32 => {
             display(column, row).parse::<f64>().map_or_else(|_| Value::String(display(column, row)), float)
         }
-        ty if ty.is_decimal() => {
-            display(column, row).parse::<f64>().map_or_else(|_| Value::String(display(column, row)), float)
+        ty if ty.is_decimal() => decimal(display(column, row)),
+        DataType::Dictionary(_, values) if !values.is_string() => {
+            of_dictionary(column, row, values).map_or(Value::Null, |value| json(value.as_ref(), 0))
+        }
+        DataType::Map(..) => {
+            let entries = column.as_map().value(row);
+            let name = |at| text(entries.column(0).as_ref(), at).unwrap_or_default();
+            Value::Object((0..entries.len()).map(|at| (name(at), json(entries.column(1).as_ref(), at))).collect())
         }
         DataType::Struct(fields) => {
             let object = column.as_struct();
@@ -156,6 +170,29 @@ pub(crate) fn json(column: &dyn Array, row: usize) -> Value {
         DataType::LargeList(_) => items(&column.as_list::<i64>().value(row)),
         DataType::FixedSizeList(..) => items(&column.as_fixed_size_list().value(row)),
         _ => text(column, row).map_or(Value::Null, Value::String),
+    }
+}
+
+/// A value of a dictionary, as an array of one.
+fn of_dictionary(column: &dyn Array, row: usize, values: &DataType) -> Option<ArrayRef> {
+    cast(&column.slice(row, 1), values).ok()
+}
+
+/// A decimal as a number, if a reader of JSON gets exactly it from that, and otherwise as text.
+fn decimal(digits: String) -> Value {
+    if let Ok(whole) = digits.parse::<i64>() {
+        return Value::from(whole);
+    }
+    if let Ok(whole) = digits.parse::<u64>() {
+        return Value::from(whole);
+    }
+    let shortest = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits.as_str(),
+    };
+    match digits.parse::<f64>() {
+        Ok(nearest) if nearest.to_string() == shortest => float(nearest),
+        _ => Value::String(digits),
     }
 }
 
@@ -170,11 +207,24 @@ fn float(value: f64) -> Value {
 /// The rows of a batch as JSON objects, keyed by column name.
 ///
 /// # Errors
-/// None at present: every column type can be represented.
+/// [`Code::BadValue`] if two columns have the same name.
 pub fn json_rows(batch: &RecordBatch) -> crate::Result<Vec<Map<String, Value>>> {
     let schema = batch.schema();
+    check_names(&schema)?;
     let row = |i: usize| {
         schema.fields().iter().zip(batch.columns()).map(|(f, c)| (f.name().clone(), json(c.as_ref(), i))).collect()
     };
     Ok((0..batch.num_rows()).map(row).collect())
+}
+
+/// Refuses columns of the same name.
+pub(super) fn check_names(schema: &Schema) -> crate::Result<()> {
+    let mut names = HashSet::new();
+    match schema.fields().iter().find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(field) => {
+            let message = format!("two columns are named '{}': give one of them another name with AS", field.name());
+            Err(QueryError::new(Code::BadValue, message))
+        }
+    }
 }

@@ -1,7 +1,13 @@
 use super::*;
+use datafusion::arrow::array::builder::{ListBuilder, StringViewBuilder};
 use datafusion::arrow::array::{
-    ArrayRef, DurationMillisecondArray, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray,
+    Array, ArrayRef, Decimal128Array, DictionaryArray, DurationMillisecondArray, Float64Array, Int8Array, Int64Array,
+    RecordBatch, StringArray, TimestampMillisecondArray, TimestampSecondArray,
 };
+use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
+use datafusion::arrow::ipc::reader::FileReader;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::io::{Cursor, Write};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
@@ -26,13 +32,16 @@ fn batch() -> RecordBatch {
 }
 
 fn written(format: Format) -> Vec<u8> {
+    file_of(&batch(), format).unwrap()
+}
+
+fn file_of(batch: &RecordBatch, format: Format) -> crate::Result<Vec<u8>> {
     let sink = Shared::default();
-    let mut writer =
-        ResultWriter::new(format, &batch().schema(), Box::new(sink.clone()), TableStyle::default()).unwrap();
-    writer.write(&batch()).unwrap();
-    writer.finish().unwrap();
+    let mut writer = ResultWriter::new(format, &batch.schema(), Box::new(sink.clone()), TableStyle::default())?;
+    writer.write(batch)?;
+    writer.finish()?;
     let bytes = sink.0.lock().unwrap();
-    bytes.clone()
+    Ok(bytes.clone())
 }
 
 fn text_of(format: Format) -> String {
@@ -75,4 +84,67 @@ fn lengths_of_time_are_clocks_in_tables_and_iso_elsewhere() {
         assert!(table.contains(&cell), "{cell}\n{table}");
     }
     assert_eq!(text(column.as_ref(), 1).unwrap(), "PT21600S");
+}
+
+#[test]
+fn json_has_decimals_as_numbers_where_that_is_exact() {
+    let decimals = |values: Vec<i128>, scale| -> ArrayRef {
+        Arc::new(Decimal128Array::from(values).with_precision_and_scale(38, scale).unwrap())
+    };
+    for (column, expected) in [
+        (
+            decimals(vec![9_007_199_254_740_993, -5, i128::from(u64::MAX)], 0),
+            "[9007199254740993,-5,18446744073709551615]",
+        ),
+        (decimals(vec![1 << 100, (1 << 100) + 1], 0), "[1.2676506002282294e30,\"1267650600228229401496703205377\"]"),
+        (decimals(vec![1_100, 500, -25], 3), "[1.1,0.5,-0.025]"),
+        (decimals(vec![11_000_000_000_000_000_001], 19), "[\"1.1000000000000000001\"]"),
+    ] {
+        let values: Vec<_> = (0..column.len()).map(|row| cell::json(column.as_ref(), row)).collect();
+        assert_eq!(serde_json::to_string(&values).unwrap(), expected);
+    }
+}
+
+#[test]
+fn values_of_dictionaries_are_written_as_others_are() {
+    let numbers = DictionaryArray::new(Int8Array::from(vec![1, 0]), Arc::new(Int64Array::from(vec![7, 8])));
+    assert_eq!(cell::json(&numbers, 0), 8);
+    let times = DictionaryArray::new(Int8Array::from(vec![0]), Arc::new(TimestampMillisecondArray::from(vec![1_500])));
+    assert_eq!(text(&times, 0).unwrap(), "1970-01-01T00:00:01.500Z");
+}
+
+#[test]
+fn columns_of_one_name_are_refused_where_one_would_hide_another() {
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let fields = vec![Field::new("v", DataType::Int64, true); 2];
+    let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields));
+    let batch = RecordBatch::try_new(schema, vec![Arc::clone(&column), column]).unwrap();
+    for format in [Format::Json, Format::Ndjson, Format::Parquet] {
+        assert!(file_of(&batch, format).unwrap_err().message().contains("two columns are named 'v'"), "{format:?}");
+    }
+    assert_eq!(file_of(&batch, Format::Csv).unwrap(), b"v,v\n1,1\n");
+}
+
+#[test]
+fn files_have_plain_texts_and_parquet_has_no_times_in_seconds() {
+    let mut tags = ListBuilder::new(StringViewBuilder::new());
+    tags.append_value([Some("x"), None]);
+    let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1_704_067_200]));
+    let batch = RecordBatch::try_from_iter([("tags", Arc::new(tags.finish()) as ArrayRef), ("t", seconds)]).unwrap();
+    let item = |schema: &datafusion::arrow::datatypes::Schema| match schema.field(0).data_type() {
+        DataType::List(item) => item.data_type().clone(),
+        other => other.clone(),
+    };
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&file_of(&batch, Format::Parquet).unwrap()).unwrap();
+    let parquet = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().next().unwrap().unwrap();
+    assert_eq!(item(&parquet.schema()), DataType::Utf8);
+    assert_eq!(parquet.schema().field(1).data_type(), &DataType::Timestamp(TimeUnit::Millisecond, None));
+    let arrow = FileReader::try_new(Cursor::new(file_of(&batch, Format::Arrow).unwrap()), None).unwrap();
+    let arrow = arrow.map(Result::unwrap).next().unwrap();
+    assert_eq!(item(&arrow.schema()), DataType::Utf8);
+    for batch in [parquet, arrow] {
+        assert_eq!(text(batch.column(0).as_ref(), 0).unwrap(), "[\"x\",null]");
+        assert_eq!(text(batch.column(1).as_ref(), 0).unwrap(), "2024-01-01T00:00:00Z");
+    }
 }

@@ -1,7 +1,7 @@
 //! Writing rows in the formats that other programs read.
 
 use super::cell;
-use super::presence::{batch_in_parquet, schema_in_parquet};
+use super::file_types::Typed;
 use super::table::{TableStyle, render};
 use crate::error::{QueryError, Result};
 use datafusion::arrow::array::RecordBatch;
@@ -101,7 +101,7 @@ enum Inner {
     Json { sink: Sink, first: bool },
     Ndjson(Sink),
     Parquet(Box<ArrowWriter<Sink>>, SchemaRef),
-    Arrow(Box<FileWriter<Sink>>),
+    Arrow(Box<FileWriter<Sink>>, SchemaRef),
 }
 
 /// Writes the rows of one result.
@@ -138,13 +138,17 @@ impl ResultWriter {
             Format::Json => Inner::Json { sink, first: true },
             Format::Ndjson => Inner::Ndjson(sink),
             Format::Parquet => {
+                cell::check_names(schema)?;
                 let level = ZstdLevel::try_new(1).unwrap_or_default();
                 let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-                let schema = schema_in_parquet(schema);
+                let schema = Typed::Parquet.schema(schema);
                 let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties));
                 Inner::Parquet(Box::new(writer.map_err(|e| other(&e))?), schema)
             }
-            Format::Arrow => Inner::Arrow(Box::new(FileWriter::try_new(sink, schema).map_err(|e| other(&e))?)),
+            Format::Arrow => {
+                let schema = Typed::Arrow.schema(schema);
+                Inner::Arrow(Box::new(FileWriter::try_new(sink, &schema).map_err(|e| other(&e))?), schema)
+            }
         };
         Ok(ResultWriter { inner, rows: 0 })
     }
@@ -194,10 +198,13 @@ impl ResultWriter {
                 Ok(())
             }
             Inner::Parquet(writer, schema) => {
-                let batch = batch_in_parquet(batch, schema).map_err(|e| other(&e))?;
+                let batch = Typed::Parquet.batch(batch, schema).map_err(|e| other(&e))?;
                 writer.write(&batch).map_err(|e| other(&e))
             }
-            Inner::Arrow(writer) => writer.write(batch).map_err(|e| other(&e)),
+            Inner::Arrow(writer, schema) => {
+                let batch = Typed::Arrow.batch(batch, schema).map_err(|e| other(&e))?;
+                writer.write(&batch).map_err(|e| other(&e))
+            }
         }
     }
 
@@ -221,7 +228,7 @@ impl ResultWriter {
                 let mut sink = writer.into_inner().map_err(|e| other(&e))?;
                 sink.flush().map_err(|e| failed(&e))
             }
-            Inner::Arrow(writer) => {
+            Inner::Arrow(writer, _) => {
                 let mut sink = writer.into_inner().map_err(|e| other(&e))?;
                 sink.flush().map_err(|e| failed(&e))
             }

@@ -97,9 +97,14 @@ impl Session {
         let changes_rules = ["collMod", "createIndexes"].contains(&command);
         let snapshot = self.snapshot();
         let what = if snapshot.documents(name).is_ok() { "document" } else { "measurement" };
-        let before = Some(snapshot).filter(|snapshot| changes_rules && snapshot.has_collection(name));
         let name_of = name.to_owned();
-        let value = Value::Object(document.clone());
+        let mut value = Value::Object(document.clone());
+        if snapshot.documents(name).is_ok()
+            && let Some(filter) = value.pointer_mut("/indexes/0/partialFilterExpression")
+        {
+            leave_out_nulls(filter);
+        }
+        let before = Some(snapshot).filter(|snapshot| changes_rules && snapshot.has_collection(name));
         let work = move |db: Database, stop: Stop| {
             // A count fails if data is damaged, which is no reason to refuse a change of rules.
             let count = |snapshot: &Snapshot| match snapshot.documents(&name_of) {
@@ -259,6 +264,38 @@ fn instead(collection: &str, change: &Alteration) -> String {
         ),
     };
     format!("'{collection}' is an ordinary collection: {way}")
+}
+
+/// The types of all values that are not null.
+const TYPES: [&str; 16] = [
+    "number",
+    "string",
+    "object",
+    "array",
+    "binData",
+    "objectId",
+    "bool",
+    "date",
+    "regex",
+    "javascript",
+    "javascriptWithScope",
+    "symbol",
+    "dbPointer",
+    "timestamp",
+    "minKey",
+    "maxKey",
+];
+
+/// IS NOT NULL is written as `$exists: true`, which matches a null of a document.
+fn leave_out_nulls(filter: &mut Value) {
+    match filter {
+        Value::Object(tests) if tests.get("$exists") == Some(&Value::Bool(true)) => {
+            *filter = serde_json::json!({ "$type": TYPES });
+        }
+        Value::Object(parts) => parts.values_mut().for_each(leave_out_nulls),
+        Value::Array(parts) => parts.iter_mut().for_each(leave_out_nulls),
+        _ => {}
+    }
 }
 
 /// The settings that EXPLAIN EXPIRY of an ordinary collection assumes; `None` for the current ones.

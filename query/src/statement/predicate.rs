@@ -67,17 +67,17 @@ impl Parser<'_> {
         let not = self.take_word("NOT");
         if self.take_word("IN") {
             self.need(&Token::LParen)?;
-            let mut values = vec![self.literal()?];
+            let mut values = vec![self.compared()?];
             while self.take(&Token::Comma) {
-                values.push(self.literal()?);
+                values.push(self.compared()?);
             }
             self.need(&Token::RParen)?;
             return Ok(if not { json!({ path: {"$nin": values} }) } else { json!({ path: {"$in": values} }) });
         }
         if !not && self.take_word("BETWEEN") {
-            let low = self.literal()?;
+            let low = self.compared()?;
             self.need_word("AND")?;
-            let high = self.literal()?;
+            let high = self.compared()?;
             return Ok(json!({ path: {"$gte": low, "$lte": high} }));
         }
         let operator = match self.peek() {
@@ -93,11 +93,17 @@ impl Parser<'_> {
         if let Some(token) = token {
             self.take(&token);
         }
+        let value = self.compared()?;
+        Ok(if operator == "$eq" { json!({ path: value }) } else { json!({ path: {operator: value} }) })
+    }
+
+    /// A literal that is not null.
+    fn compared(&mut self) -> Result<Value, SyntaxError> {
         let value = self.literal()?;
         if value.is_null() {
             return Err(self.error("a comparison with NULL is never true; write IS NULL or IS NOT NULL"));
         }
-        Ok(if operator == "$eq" { json!({ path: value }) } else { json!({ path: {operator: value} }) })
+        Ok(value)
     }
 }
 
