@@ -173,7 +173,7 @@ mod tests {
         let path = folder.path().join("expired.csv");
         let file = SyncedFile::create(&path).unwrap();
         let schema = std::sync::Arc::new(arrow::datatypes::Schema::empty());
-        let writer = ResultWriter::new(Format::Csv, schema, Box::new(EndsNot), TableStyle::default()).unwrap();
+        let writer = ResultWriter::new(Format::Csv, &schema, Box::new(EndsNot), TableStyle::default()).unwrap();
         let begun = Begun::Yes { collection: "c".to_owned(), writer: Box::new(writer), file };
         let sink = InFile { path, format: Format::Csv, begun: Mutex::new(begun) };
         assert!(sink.commit().is_err());
