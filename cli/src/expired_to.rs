@@ -127,11 +127,14 @@ impl ExpirySink for InFile {
                 Err(self.broken())
             }
             Begun::Yes { collection, writer, file } => {
-                *begun = Begun::Done { collection };
+                // Until its end is there and durable.
+                *begun = Begun::Broken;
                 writer.finish()?;
                 file.sync()?;
                 let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                Ok(RealFs.sync_dir(folder.unwrap_or(Path::new(".")))?)
+                RealFs.sync_dir(folder.unwrap_or(Path::new(".")))?;
+                *begun = Begun::Done { collection };
+                Ok(())
             }
             other => {
                 *begun = other;
@@ -143,5 +146,38 @@ impl ExpirySink for InFile {
     fn buckets_at_once(&self) -> usize {
         // The end of the file makes it complete.
         usize::MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// Takes everything but the end of a file.
+    struct EndsNot;
+
+    impl Write for EndsNot {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    }
+
+    #[test]
+    fn a_file_whose_end_could_not_be_written_is_not_complete_however_often_it_is_committed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("expired.csv");
+        let file = SyncedFile::create(&path).unwrap();
+        let schema = std::sync::Arc::new(arrow::datatypes::Schema::empty());
+        let writer = ResultWriter::new(Format::Csv, &schema, Box::new(EndsNot), TableStyle::default()).unwrap();
+        let begun = Begun::Yes { collection: "c".to_owned(), writer: Box::new(writer), file };
+        let sink = InFile { path, format: Format::Csv, begun: Mutex::new(begun) };
+        assert!(sink.commit().is_err());
+        let error = sink.commit().unwrap_err().to_string();
+        assert!(error.contains("expired.csv could not be written: remove it, and sweep again"), "{error}");
     }
 }

@@ -22,9 +22,21 @@ pub fn builder(path: impl AsRef<Path>) -> Builder {
     Database::builder(path).archives(Arc::new(Lake::new().cancelled_by(&REQUESTS)))
 }
 
-/// Cancels the requests to object storage of all databases that the program has opened.
-pub(crate) fn cancel_requests() {
+/// Cancels the requests to object storage of all databases that the program has opened, once none has been answered for this long.
+pub(crate) async fn cancel_requests(after: Duration) {
+    until_unchanged(|| REQUESTS.answered(), || tokio::time::sleep(after)).await;
     REQUESTS.cancel();
+}
+
+/// Waits again and again, until a number has not changed meanwhile.
+async fn until_unchanged<W: Future<Output = ()>>(number: impl Fn() -> u64, wait: impl Fn() -> W) {
+    loop {
+        let before = number();
+        wait().await;
+        if number() == before {
+            return;
+        }
+    }
 }
 
 /// Opens a read replica in this folder, which follows its copy until it is dropped.
@@ -104,5 +116,26 @@ pub(crate) fn need(statement: &Statement) -> Need {
             if writes { Need::Write } else { Need::Read }
         }
         _ => Need::Write,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[tokio::test]
+    async fn requests_are_cancelled_once_none_was_answered_for_a_while_and_not_before() {
+        for answering in [0, 1, 5] {
+            let (answered, waits) = (AtomicU64::new(7), AtomicU64::new(0));
+            let wait = || {
+                if waits.fetch_add(1, Ordering::Relaxed) < answering {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+                std::future::ready(())
+            };
+            until_unchanged(|| answered.load(Ordering::Relaxed), wait).await;
+            assert_eq!(waits.load(Ordering::Relaxed), answering + 1);
+        }
     }
 }

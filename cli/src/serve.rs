@@ -16,7 +16,7 @@ use std::time::Duration;
 const MONGODB: u16 = 27017;
 const HTTP: u16 = 8080;
 const POSTGRESQL: u16 = 5432;
-/// Requests to object storage are cancelled this long after the grace time.
+/// After the grace time, requests to object storage are cancelled once none has been answered for this long.
 const LAST_TRY: Duration = Duration::from_secs(5);
 /// Signals that follow the first one within this time are taken for the same one: `timeout` signals a process and then its group.
 const ONE_SIGNAL: Duration = Duration::from_millis(200);
@@ -149,7 +149,7 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     if served.is_many && (ship.is_some() || args.follow.is_some()) {
         return Err(Failure::usage("one database is shipped or followed, not a folder of them: drop --dbs"));
     }
-    let last_try = settings.grace.saturating_add(LAST_TRY);
+    let grace = settings.grace;
     runtime.block_on(async {
         let mut signals = Signals::new()?;
         let sql = sql::Engine::new(settings.sql_memory_bytes, settings.files.clone())?;
@@ -193,19 +193,23 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
             std::process::exit(1);
         });
         tokio::spawn(async move {
-            tokio::time::sleep(last_try).await;
-            open::cancel_requests();
+            tokio::time::sleep(grace).await;
+            open::cancel_requests(LAST_TRY).await;
         });
         let stopped = server.stop().await;
-        match copied {
-            Copied::Shipped(Some(shipping)) => {
-                if let Err(error) = shipping.ship_now() {
-                    files::complain(&format!("the last changes were not shipped: {error}"));
-                }
+        let shipped = match copied {
+            Copied::Shipped(Some(shipping)) => shipping.ship_now().map(drop),
+            Copied::Shipped(None) => Ok(()),
+            Copied::Followed(following) => {
+                drop(following);
+                Ok(())
             }
-            Copied::Shipped(None) => {}
-            Copied::Followed(following) => drop(following),
+        };
+        let unshipped = shipped.map_err(|error| format!("the last changes were not shipped: {error}"));
+        if let (Err(what), true) = (&unshipped, stopped.is_err()) {
+            files::complain(what);
         }
-        Ok(stopped?)
+        stopped?;
+        unshipped.map_err(Failure::new)
     })
 }

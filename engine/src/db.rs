@@ -598,7 +598,8 @@ impl Database {
     /// power cut. Dropping the last clone writes the marker too, but seals nothing.
     ///
     /// # Errors
-    /// Errors of sealing; the database is closed all the same, and the log keeps what could not be sealed.
+    /// Errors of sealing; the database is closed all the same, and the log keeps what could not be sealed. [`Code::NotWritable`] if writes
+    /// were disabled before everything was synced that was acknowledged with [`Durability::Interval`](crate::Durability::Interval).
     pub fn close(self) -> Result<()> {
         self.engine.check_process()?;
         // Held to the end, so that nothing is written in the background once another process may open the folder.

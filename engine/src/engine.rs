@@ -232,9 +232,23 @@ impl Engine {
     /// Ends all writing: answers waiting inserts, syncs what was acknowledged, and releases the folder.
     pub(crate) fn close(&self) -> Result<()> {
         self.inserts.drain();
-        let synced = if self.stop_writes() { self.sync_log().map(|()| self.mark_closed()) } else { Ok(()) };
+        let synced = match self.stop_writes() {
+            None => self.sync_log().map(|()| self.mark_closed()),
+            Some(reason) => self.check_synced(&reason),
+        };
         self.release();
         synced
+    }
+
+    /// The error at the end if writes were disabled before everything was synced that was acknowledged with
+    /// [`Durability::Interval`](crate::Durability::Interval).
+    fn check_synced(&self, reason: &Error) -> Result<()> {
+        let log = self.log.lock();
+        if log.writer.is_none() || log.synced_seq + 1 == log.next_seq {
+            return Ok(());
+        }
+        let what = format!("what was acknowledged since the last sync of the log may be lost in a power cut: {reason}");
+        Err(Error::new(Code::NotWritable, what))
     }
 
     /// Records the lengths of the log and the manifest, now that nothing more can be written to them.
@@ -251,18 +265,18 @@ impl Engine {
         }
     }
 
-    /// Stops writes; returns whether they were possible.
-    fn stop_writes(&self) -> bool {
+    /// Stops writes; returns why they were impossible before, if they were.
+    fn stop_writes(&self) -> Option<Error> {
         let closed = || Error::new(Code::NotWritable, "the database was closed: open it again to write");
         let mut poison = self.poison.lock();
-        let open = poison.is_none();
+        let before = poison.clone();
         poison.get_or_insert_with(closed);
-        open
+        before
     }
 
     /// Closes the door to writers and gives the folder free for others, as a crash would.
     pub(crate) fn release(&self) {
-        self.stop_writes();
+        let _reason = self.stop_writes();
         let folders: Vec<_> = self.state.read().folders().cloned().collect();
         folders.iter().for_each(|folder| folder.release());
         self.log.lock().writer = None;
@@ -289,7 +303,7 @@ impl Engine {
         }
         let mut appended = writer.append(&ops);
         let is_full = |e: &Error| e.code() == Code::OutOfDiskSpace;
-        if appended.as_ref().is_err_and(is_full)
+        if appended.as_ref().is_err_and(Error::is_of_full_disk)
             && gives_space_back(&ops)
             && crate::reserve::spend(self.fs.as_ref(), &self.dir)
         {

@@ -36,6 +36,8 @@ pub struct Error {
     index: Option<usize>,
     /// The bytes of a document with the `_id` that is taken.
     taken: Option<Box<[u8]>>,
+    /// Whether a file may not grow, although there may be room on the disk.
+    is_file_limit: bool,
 }
 
 /// The result of an operation of the engine.
@@ -44,7 +46,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Creates an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Error { code, message: shortened(message.into()), index: None, taken: None }
+        Error { code, message: shortened(message.into()), index: None, taken: None, is_file_limit: false }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
@@ -57,7 +59,13 @@ impl Error {
 
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         let code = if crate::fs::is_full(error) { Code::OutOfDiskSpace } else { Code::FileStreamFailed };
-        Self::new(code, format!("cannot {action} {}: {error}", path.display()))
+        let is_file_limit = error.kind() == io::ErrorKind::FileTooLarge;
+        Error { is_file_limit, ..Self::new(code, format!("cannot {action} {}: {error}", path.display())) }
+    }
+
+    /// Whether the operation may succeed once other files are removed from the disk.
+    pub(crate) fn is_of_full_disk(&self) -> bool {
+        self.code == Code::OutOfDiskSpace && !self.is_file_limit
     }
 
     /// Checks that a function of the caller's has returned one value for each that it was given.

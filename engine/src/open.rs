@@ -44,7 +44,7 @@ pub(crate) fn open(
     }
     let (fs, opened, replayed) = match open_for_writing(&fs, clock.as_ref(), &dir, &settings) {
         // Only an open database can be swept.
-        Err(error) if error.code() == Code::OutOfDiskSpace && crate::reserve::spend(fs.as_ref(), &dir) => {
+        Err(error) if error.is_of_full_disk() && crate::reserve::spend(fs.as_ref(), &dir) => {
             open_for_writing(&fs, clock.as_ref(), &dir, &settings)?
         }
         opened => opened?,
@@ -201,7 +201,9 @@ fn settle_log(fs: &dyn Fs, dir: &Path, read: &ReadState) -> Result<()> {
         replace(fs, &path, whole.ok_or(std::io::ErrorKind::UnexpectedEof)?)
     };
     let mut settled = rewrite();
-    if settled.as_ref().is_err_and(is_full) && crate::reserve::spend(fs, dir) {
+    if settled.as_ref().is_err_and(|e| is_full(e) && e.kind() != std::io::ErrorKind::FileTooLarge)
+        && crate::reserve::spend(fs, dir)
+    {
         settled = rewrite();
     }
     if settled.as_ref().is_err_and(is_full) {

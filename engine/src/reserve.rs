@@ -24,7 +24,7 @@ fn try_make(fs: &dyn Fs, dir: &Path) -> io::Result<()> {
 }
 
 /// Removes the reserve, so that an edit that found no space can be tried again; returns whether there was one. The next open
-/// creates a new one.
+/// creates a new one. It gives no room where a file may not grow.
 pub(crate) fn spend(fs: &dyn Fs, dir: &Path) -> bool {
     let removed = fs.remove(&FileName::Reserve.path(dir)).and_then(|()| fs.sync_dir(dir));
     removed.is_ok()

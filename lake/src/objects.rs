@@ -113,6 +113,10 @@ impl Objects {
                 () = cancellation.cancelled() => Err(cancelled),
                 answer = request => answer,
             };
+            // What has failed on the way is of no other kind.
+            if !matches!(answer, Err(Error::Generic { .. })) {
+                cancellation.count_answer();
+            }
             // The caller waits for the result.
             drop(done.send(answer));
         }));
@@ -279,7 +283,11 @@ mod tests {
             cancellation: Cancellation::default(),
         };
         objects.put("object", Bytes::from_static(b"content")).unwrap();
+        assert!(!objects.exists("missing").unwrap());
         let cancellation = objects.cancellation.clone();
+        let fails = || Error::Generic { store: "lake", source: "no connection".into() };
+        assert!(objects.run(|_| async move { Err::<(), Error>(fails()) }).is_err());
+        assert_eq!(cancellation.answered(), 2);
         // It is cancelled while it runs.
         let unanswered = objects.run(|_| async move {
             cancellation.cancel();
@@ -287,5 +295,6 @@ mod tests {
         });
         assert!(unanswered.unwrap_err().to_string().contains("was cancelled"));
         assert!(objects.get("object").unwrap_err().to_string().contains("was cancelled"));
+        assert_eq!(objects.cancellation.answered(), 2);
     }
 }

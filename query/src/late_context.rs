@@ -12,7 +12,7 @@ use ebbtide_ttl::{Clock, Code, SystemClock, Timestamp};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Adds functions and tables to a new session.
-type Complete = Box<dyn FnOnce(&SessionContext) -> Result<()> + Send>;
+type Complete = Box<dyn Fn(&SessionContext) -> Result<()> + Send>;
 
 /// The session, or what it is to be made of.
 pub(crate) struct LateContext {
@@ -30,14 +30,14 @@ impl LateContext {
     /// What `complete` fails with.
     pub(crate) fn new(
         state: SessionState,
-        complete: impl FnOnce(&SessionContext) -> Result<()> + Send + 'static,
+        complete: impl Fn(&SessionContext) -> Result<()> + Send + 'static,
     ) -> Result<LateContext> {
         LateContext::by_clock(state, complete, machine_now)
     }
 
     fn by_clock(
         state: SessionState,
-        complete: impl FnOnce(&SessionContext) -> Result<()> + Send + 'static,
+        complete: impl Fn(&SessionContext) -> Result<()> + Send + 'static,
         now: fn() -> Timestamp,
     ) -> Result<LateContext> {
         let waiting = Mutex::new(Some((state, Box::new(complete) as Complete)));
@@ -66,10 +66,12 @@ impl LateContext {
         }
         self.check_clock()?;
         let mut waiting = self.waiting();
-        if let Some((state, complete)) = waiting.take() {
-            let context = SessionContext::new_with_state(state);
+        if let Some((state, complete)) = waiting.as_ref() {
+            // After an error it is tried again.
+            let context = SessionContext::new_with_state(state.clone());
             complete(&context)?;
             drop(self.made.set(context));
+            *waiting = None;
         }
         self.made.get().ok_or_else(|| QueryError::new(Code::InternalError, "the session was not made"))
     }

@@ -377,3 +377,20 @@ fn results_go_through_links_and_pipes_and_keep_the_permissions_of_what_they_repl
     shell(&format!("umask 077; {sql} private.csv; umask 022; {sql} public.csv"));
     assert_eq!((mode("private.csv"), mode("public.csv")), (0o600, 0o644));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_the_size_of_files_leaves_the_space_for_a_full_disk_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    good(path, &["--db", "db", "sql", "CREATE COLLECTION c WITH (timeField = 't') EXPIRE AFTER 1 HOUR"]);
+    good(path, &["--db", "db", "sql", "INSERT INTO c (t, v) VALUES ('2024-01-01T00:00:00Z', 1)"]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$0\" --db db sweep", env!("CARGO_BIN_EXE_ebbtide")]).current_dir(path);
+    let swept = limited.output().unwrap();
+    let said = String::from_utf8_lossy(&swept.stderr);
+    assert_eq!(swept.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    assert_eq!(text(path, "db/RESERVE").len(), 64 << 10, "{said}");
+    assert!(good(path, &["--db", "db", "sweep"]).starts_with("1 bucket"));
+}

@@ -55,12 +55,29 @@ fn a_server_ships_its_database_and_another_one_follows_it_until_it_is_promoted()
     until("a refusal", || !sql(&address, rows).contains(" 200 OK"));
     let refused = sql(&address, rows);
     assert!(refused.contains("another folder was made the primary"), "{refused}");
-    assert_eq!(primary.end().0, Some(0));
+    let (code, log) = primary.end();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("the last changes were not shipped: another folder was made the primary"), "{log}");
     let again = inside(folder.path(), &["--db", "weather", "sql", rows], "");
     assert!(again.stderr.contains("another folder was made the primary"), "{}", again.stderr);
     let counted =
         inside(folder.path(), &["--db", "beside", "sql", "--format", "csv", "SELECT count(*) AS n FROM doors"], "");
     assert!(counted.stdout.starts_with("n\n"), "{}", counted.stdout);
+}
+
+#[test]
+fn the_last_changes_are_shipped_when_a_server_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let serving = serve(folder.path(), &["--db", "weather", "--http", "0", "--ship-to", &url]);
+    let address = serving.doors[0].strip_prefix("http ").unwrap().to_owned();
+    assert!(sql(&address, "CREATE COLLECTION doors WITH (timeField = 't')").contains(" 200 OK"));
+    assert!(sql(&address, "INSERT INTO doors (t) VALUES ('2024-06-01T10:00:00Z')").contains(" 200 OK"));
+    let (code, log) = serving.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(inside(folder.path(), &["restore", "--from", &url, "--db", "restored"], "").code, 0);
+    let args = ["--db", "restored", "sql", "--format", "csv", "SELECT count(*) AS n FROM doors"];
+    assert_eq!(inside(folder.path(), &args, "").stdout, "n\n1\n");
 }
 
 #[test]
@@ -86,7 +103,7 @@ fn a_store_that_does_not_answer_delays_the_end_by_seconds_only() {
     // A request is under way.
     let _request = hangs.accept().unwrap();
     let (code, log) = serving.end();
-    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(code, Some(1), "{log}");
     assert!(log.contains("the last changes were not shipped") && log.contains("was cancelled"), "{log}");
     // It was closed.
     assert_eq!(inside(folder.path(), &["--db", "weather", "verify"], "").code, 0);

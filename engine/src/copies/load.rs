@@ -104,10 +104,15 @@ pub(super) fn bases(store: &dyn CopyStore, epoch: u64) -> Result<Vec<(u64, Optio
 /// The newest epoch with a piece.
 pub(super) fn newest_begun(store: &dyn CopyStore) -> Result<Option<u64>> {
     let Some(newest) = epochs::newest(store)? else { return Ok(None) };
-    for epoch in (1..=newest.epoch).rev() {
+    Ok(newest_base(store, newest.epoch)?.map(|piece| piece.head.epoch))
+}
+
+/// The newest piece with a base, in this epoch or one before.
+pub(super) fn newest_base(store: &dyn CopyStore, newest: u64) -> Result<Option<Piece>> {
+    for epoch in (1..=newest).rev() {
         for (number, _) in bases(store, epoch)? {
-            if piece_at(store, epoch, number)?.is_some() {
-                return Ok(Some(epoch));
+            if let Some((_, piece)) = piece_at(store, epoch, number)? {
+                return Ok(Some(piece));
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Ships a database: what changed in its folder becomes pieces of a copy, one after the other.
 
+mod repair;
+
 use super::epochs::{self, Claim};
 use super::garbage;
 use super::load::{self, Loaded, Position};
-use super::lost;
-use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name, pieces_folder};
+use super::piece::{Base, CopiedFile, Head, Piece, base_name, bases_folder, crc_of, piece_name};
 use super::source::{Changes, Source};
 use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
@@ -25,10 +26,10 @@ use std::time::Duration;
 const HEARTBEAT_SECONDS: i64 = 10;
 /// A restore reads at most this many pieces after a base.
 const PIECES_BETWEEN_BASES: u64 = 1_000;
-/// How often the shipper checks that the copy still has what it needs.
-const CHECK_SECONDS: i64 = 60;
 /// Bytes of the log that one piece has, about.
 const LOG_BYTES_MAX: usize = 16 << 20;
+const SHIPPED_AGAIN: &str =
+    "the copy has lost objects: the whole database is shipped again, and points in time before now may be lost";
 
 /// How a database is shipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,85 +272,6 @@ impl Shipper {
         changes.edits.is_none() || self.epoch.as_ref().is_some_and(is_due)
     }
 
-    /// Checks, at most once in [`CHECK_SECONDS`], that the copy can be restored as far as it was shipped. Somebody may have removed
-    /// objects: a claim that is gone is put back, files are uploaded again, and without a piece that is needed another epoch begins.
-    fn check_copy(&mut self) -> Result<()> {
-        let now = self.clock.now();
-        let Some((epoch, last)) = self.epoch.as_ref().and_then(|epoch| Some((epoch, epoch.last?))) else {
-            return Ok(());
-        };
-        // A clock that was set back has not checked later.
-        if now >= epoch.checked_at && now < epoch.checked_at.plus_seconds(CHECK_SECONDS) {
-            return Ok(());
-        }
-        let (store, url) = (self.store.clone(), self.status.url.clone());
-        let store = store.as_ref();
-        let claim = epoch.claim.clone();
-        if epochs::claim_of(store, claim.epoch)?.as_ref() != Some(&claim) {
-            if let Some(younger) = epochs::newest(store)?.filter(|newest| newest.epoch > claim.epoch) {
-                return Err(self.supersede(&younger));
-            }
-            if !epochs::take(store, &claim)? {
-                let other = epochs::claim_of(store, claim.epoch)?.unwrap_or(claim);
-                return Err(self.supersede(&other));
-            }
-            tracing::warn!(url, epoch = claim.epoch, "the copy has lost its epoch, which is put back");
-        }
-        let Some(epoch) = &mut self.epoch else { return Ok(()) };
-        let listed = epoch.unlisted.is_empty().then(|| epoch.listed.clone());
-        let pieces = [epoch.records_from, epoch.last_base, last.number].map(|number| piece_name(epoch.number, number));
-        if let Some(object) = lost::first_lost(store, pieces.into_iter().chain(listed))? {
-            if let Some(claim) = epochs::claim_of(store, epoch.number + 1)? {
-                return Err(self.supersede(&claim));
-            }
-            tracing::warn!(
-                url,
-                object,
-                "the copy has lost objects: the whole database is shipped again, and points in time before now may be lost"
-            );
-            (self.epoch, self.unsent, self.lost) = (None, None, Some(last));
-            self.status.shipped_until = None;
-            // The next epoch is another one's.
-            self.process = hex(new_identity(self.clock.as_ref(), &self.dir));
-            return Ok(());
-        }
-        // One file each time; all of them whenever a base is made.
-        let file = epoch.copied.values().nth(epoch.checks.checked_rem(epoch.copied.len()).unwrap_or(0));
-        let has_file = file.map_or(Ok(true), |file| store.exists(&file.object())).map_err(unreachable)?;
-        epoch.checks = epoch.checks.wrapping_add(1);
-        if !has_file {
-            self.replace_lost_files()?;
-        }
-        if let Some(epoch) = &mut self.epoch {
-            epoch.checked_at = now;
-        }
-        Ok(())
-    }
-
-    /// Uploads the files again that the store had and has no longer, each under its name. One that is not as it was shipped, or is
-    /// no longer there, is forgotten; the next piece gets a base, so that a restore does not need it.
-    fn replace_lost_files(&mut self) -> Result<()> {
-        let Some(epoch) = &mut self.epoch else { return Ok(()) };
-        let lost = lost::lost_files(self.store.as_ref(), epoch.copied.values())?;
-        if let Some(first) = lost.first() {
-            let (url, object, files) = (&self.status.url, first.object(), lost.len());
-            tracing::warn!(url, object, files, "the copy has lost segment files, which are uploaded again");
-        }
-        for file in lost {
-            match self.source.content(&file.path)?.filter(|content| file.check(content).is_ok()) {
-                Some(content) => {
-                    self.store.put(&file.object(), content).map_err(unreachable)?;
-                    self.status.bytes += file.bytes;
-                }
-                None => {
-                    epoch.wants_base = true;
-                    epoch.copied.remove(&file.path);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Makes a piece, which is to be sent.
     fn make(&mut self, changes: Changes) -> Result<()> {
         let wants_base = self.wants_base(&changes);
@@ -405,6 +327,8 @@ impl Shipper {
         let name = piece_name(head.epoch, head.number);
         let is_new = self.store.put_if_absent(&name, bytes.clone()).map_err(unreachable)?;
         if !is_new && self.store.get(&name).map_err(unreachable)?.as_ref() != Some(&*bytes) {
+            let claim = epoch.claim.clone();
+            self.check_claim(&claim)?;
             return Err(Error::internal(format!("{name} of the copy was made by somebody else in this epoch")));
         }
         if let Some(claim) = epochs::claim_of(self.store.as_ref(), head.epoch + 1)? {
@@ -464,14 +388,10 @@ impl Shipper {
             self.superseded = Some(error.clone());
             return Err(error);
         }
-        let newest = match epochs::newest(store)? {
-            None => self.claimed_again(&writer, &identity)?,
-            newest => newest,
-        };
+        let newest = self.newest_claim(&writer, &identity)?;
         if let Some(claim) = newest.as_ref().filter(|claim| claim.process != self.process) {
             if claim.database != identity {
-                let what = format!("{} has the copy of another database: choose another place", self.status.url);
-                return Err(Error::new(Code::InvalidOptions, what));
+                return Err(self.of_another_database());
             }
             if claim.writer != writer.id {
                 self.writer = Some(writer.clone());
@@ -544,42 +464,18 @@ impl Shipper {
         Ok(())
     }
 
-    /// The claim of the epoch that was shipped last from this folder, if the copy has no claims and has pieces of it: the claims were
-    /// removed, and this one is put back.
-    fn claimed_again(&self, writer: &Writer, identity: &str) -> Result<Option<Claim>> {
-        let store = self.store.as_ref();
-        let Some(sent) = writer.sent.iter().find(|sent| sent.url == self.status.url) else { return Ok(None) };
-        if store.list(&pieces_folder(sent.epoch)).map_err(unreachable)?.is_empty() {
-            return Ok(None);
-        }
-        let claim = Claim {
-            epoch: sent.epoch,
-            database: identity.to_owned(),
-            writer: writer.id.clone(),
-            process: sent.process.clone(),
-            at: self.clock.now(),
-        };
-        tracing::warn!(
-            url = self.status.url,
-            epoch = claim.epoch,
-            "the copy has lost its epochs; the last one is put back"
-        );
-        match epochs::take(store, &claim)? {
-            true => Ok(Some(claim)),
-            false => epochs::claim_of(store, claim.epoch),
-        }
-    }
-
     /// All changes of the folder, `before` being those that were read already, and the state of the copy. It is an error if the folder does not
     /// contain what the copy has.
     fn read_checked(&mut self, before: Option<Changes>) -> Result<(Changes, Option<(Position, Loaded)>)> {
         let store = self.store.clone();
-        let copy = match (load::load(store.as_ref(), None), self.lost) {
-            // What is left of what this process has shipped.
-            (Err(error), Some(last)) if error.code() == Code::DataCorruptionDetected => {
-                Some((last, Timestamp::EPOCH, Loaded::default()))
+        let is_first = before.is_none();
+        let (copy, lost) = match load::load(store.as_ref(), None) {
+            // Whether this folder has what was there is found out below.
+            Err(error) if error.code() == Code::DataCorruptionDetected => {
+                let last = self.last_piece()?.ok_or_else(|| error.clone())?;
+                (Some((last, Timestamp::EPOCH, Loaded::default())), Some(error))
             }
-            (copy, _) => copy?,
+            copy => (copy?, None),
         };
         // The folder is read after the copy: another process that ships it notes a piece before it sends it.
         let changes = match before {
@@ -595,6 +491,9 @@ impl Shipper {
         let url = &self.status.url;
         let is_own = writer.zip(claim).is_some_and(|(writer, claim)| writer.has_sent(url, &claim.process, position));
         if is_own && loaded.last_seq <= self.source.last_seq() {
+            if let Some(error) = lost.filter(|_| is_first && self.lost.is_none()) {
+                tracing::warn!(url, %error, "{SHIPPED_AGAIN}");
+            }
             return Ok((changes, Some((position, loaded))));
         }
         let what = format!(
@@ -671,8 +570,12 @@ impl Shipper {
     fn supersede(&mut self, claim: &Claim) -> Error {
         let (url, at) = (self.status.url.clone(), claim.at);
         let own = self.writer.as_ref().map(|writer| writer.id.clone()).filter(|id| *id != claim.writer);
-        let error = match own {
-            Some(own) => {
+        let taken = self.epoch.as_ref().map(|epoch| &epoch.claim);
+        let error = match (taken, own) {
+            (Some(taken), _) if claim.database != taken.database || claim.epoch < taken.epoch => {
+                repair::begun_by_another(&url, taken, claim)
+            }
+            (_, Some(own)) => {
                 let reason = format!("another folder was made the primary of {url} at {at}");
                 // From here on nobody else opens the folder as a primary.
                 self.note_superseded(&reason);
@@ -680,7 +583,7 @@ impl Shipper {
                 self.note_superseded(&reason);
                 super::writer::not_primary(&reason)
             }
-            None => {
+            (_, None) => {
                 let what = format!("another process ships this database, or a copy of its folder, to {url} since {at}");
                 Error::new(Code::LockBusy, what)
             }
@@ -689,6 +592,7 @@ impl Shipper {
         self.superseded = Some(error.clone());
         error
     }
+
     fn note_superseded(&mut self, reason: &str) {
         let Some(writer) = &mut self.writer else { return };
         if let Err(error) = writer.supersede(self.fs.as_ref(), &self.dir, reason) {

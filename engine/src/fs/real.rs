@@ -5,7 +5,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use bytes::Bytes;
 use ebbtide_buckets::ReadAt;
@@ -152,18 +152,39 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>, LockError> {
-        // A lock file that was removed or replaced before it was locked keeps nobody out.
-        for _ in 0..LOCK_TRIES {
-            let lock = RealLock::take(path)?;
-            if lock.locked.as_ref().is_none_or(|locked| locked.check().is_ok()) {
-                // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
-                let mut file = lock.file.as_ref();
-                let _courtesy = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
-                return Ok(Box::new(lock));
-            }
-        }
-        Err(LockError::Io(io::Error::other("the lock file is replaced again and again")))
+        lock_if(path, holder, |locked| locked.check().is_ok())
     }
+}
+
+/// Locks a file that is then still the one at its path, as `is_there` says.
+fn lock_if(path: &Path, holder: &str, is_there: impl Fn(&LockedFile) -> bool) -> Result<Box<dyn FileLock>, LockError> {
+    static SAID: Once = Once::new();
+    for tries in 1..=LOCK_TRIES {
+        let mut lock = RealLock::take(path)?;
+        // A lock file that was removed or replaced before it was locked keeps nobody out.
+        let is_other = lock.locked.as_ref().is_some_and(|locked| !is_there(locked));
+        if is_other && (tries < LOCK_TRIES || !path.try_exists()?) {
+            continue;
+        }
+        if let Some(locked) = lock.locked.as_mut().filter(|_| is_other) {
+            // Nobody replaces it that often: some network file systems give an open file and its path different numbers.
+            locked.id = None;
+            SAID.call_once(|| {
+                let path = path.display();
+                tracing::warn!(%path, "this file system has no reliable file numbers: if the folder is replaced while it is open, \
+                     that is not noticed");
+            });
+        }
+        // The text is a courtesy, the lock is the kernel's: a full disk must not keep a database from being opened.
+        let mut file = lock.file.as_ref();
+        let _courtesy = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+        return Ok(Box::new(lock));
+    }
+    let what = format!(
+        "{} is gone each time that it has been locked: keep other programs from removing it, and try again",
+        path.display()
+    );
+    Err(LockError::Io(io::Error::other(what)))
 }
 
 /// The folder that holds a name; that of a bare name is the current one.
@@ -340,7 +361,7 @@ impl RealLock {
         }
         let (file, process) = (Arc::new(file), std::process::id());
         let id = file.metadata().ok().and_then(|found| file_id(&found));
-        let locked = id.map(|id| LockedFile { path: path.to_owned(), file: Arc::clone(&file), id, process });
+        let locked = id.map(|id| LockedFile { path: path.to_owned(), file: Arc::clone(&file), id: Some(id), process });
         Ok(RealLock { file, process, locked })
     }
 }
@@ -356,7 +377,8 @@ impl FileLock for RealLock {
 pub struct LockedFile {
     path: PathBuf,
     file: Arc<File>,
-    id: FileId,
+    /// `None` if its numbers do not tell whether it is the file at the path.
+    id: Option<FileId>,
     process: u32,
 }
 
@@ -380,7 +402,7 @@ impl LockedFile {
 
     /// Whether this is the number of the file. Some file systems give a file another number later.
     fn is(&self, id: FileId) -> bool {
-        id == self.id || self.file.metadata().is_ok_and(|found| file_id(&found) == Some(id))
+        self.id.is_none_or(|own| own == id) || self.file.metadata().is_ok_and(|found| file_id(&found) == Some(id))
     }
 }
 

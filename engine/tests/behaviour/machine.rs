@@ -156,6 +156,40 @@ fn with_an_interval_a_writer_notices_at_the_next_sync_that_its_folder_was_moved(
     assert_eq!(c.insert_documents(&readings(0..1)).unwrap_err().code(), Code::NotWritable);
 }
 
+#[cfg(unix)]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a person moves the folder")]
+fn a_close_says_that_what_was_acknowledged_is_not_synced_since_the_folder_was_moved() {
+    for (synced, notices) in [(false, true), (false, false), (true, true), (true, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("db");
+        let settings = Settings {
+            durability: ebbtide::Durability::Interval(std::time::Duration::from_secs(3600)),
+            ..Settings::default()
+        };
+        let clock = Arc::new(VirtualClock::new(at(0)));
+        let db = Database::builder(&dir).clock(clock).settings(settings).open().unwrap();
+        let c = db.create_collection("c", weather()).unwrap();
+        c.insert_documents(&readings(0..3)).unwrap();
+        if synced {
+            db.flush().unwrap();
+        }
+        std::fs::rename(&dir, folder.path().join("aside")).unwrap();
+        if notices {
+            assert!(db.create_collection("d", weather()).is_err());
+        }
+        let closed = db.close();
+        match synced {
+            true => closed.unwrap(),
+            false => {
+                let error = closed.unwrap_err();
+                assert_eq!(error.code(), Code::NotWritable, "{notices}: {error}");
+                assert!(error.to_string().contains("was moved, replaced or removed"), "{notices}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_relative_path_is_that_of_the_folder_in_which_the_database_was_opened() {
     let here = std::env::current_dir().unwrap();

@@ -7,6 +7,8 @@ mod archive_of_index;
 mod archive_runs;
 mod archive_segments;
 mod copies;
+mod copies_lost;
+mod copies_promoted;
 mod copies_reader;
 mod copies_runs;
 mod failing;

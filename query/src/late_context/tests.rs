@@ -55,6 +55,27 @@ async fn a_session_that_began_before_1970_runs_queries_once_the_clock_is_right()
     assert!(context.check_clock().is_err());
 }
 
+#[tokio::test]
+async fn a_session_that_could_not_be_completed_is_completed_by_a_later_statement() {
+    static FAILS: AtomicBool = AtomicBool::new(true);
+    static IS_RIGHT: AtomicBool = AtomicBool::new(false);
+    let now = || if IS_RIGHT.load(Ordering::Relaxed) { at_1970() } else { before_1970() };
+    let complete = |context: &SessionContext| match FAILS.load(Ordering::Relaxed) {
+        true => Err(QueryError::new(Code::HostUnreachable, "no answer")),
+        false => Ok(crate::functions::register(context)?),
+    };
+    let state = SessionStateBuilder::new().with_default_features().build();
+    let functions = state.scalar_functions().len();
+    let context = LateContext::by_clock(state, complete, now).unwrap();
+    IS_RIGHT.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        assert_eq!(context.get().map(drop).unwrap_err().code(), Code::HostUnreachable);
+        assert_eq!(context.state().scalar_functions().len(), functions);
+    }
+    FAILS.store(false, Ordering::Relaxed);
+    assert!(context.get().unwrap().state().scalar_functions().len() > functions);
+}
+
 #[test]
 fn the_instant_of_a_statement_is_that_of_its_snapshot_also_before_1970() {
     let folder = tempfile::tempdir().unwrap();

@@ -224,3 +224,34 @@ fn no_name_changes_in_a_folder_whose_lock_is_another_one() {
     open.append(b"a").unwrap();
     assert_eq!(within.read(&file).unwrap(), b"a");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_system_whose_file_numbers_never_agree_has_locks_that_go_by_the_path() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("LOCK");
+    let lock = lock_if(&path, "process 1", |_| false).unwrap();
+    assert_eq!(fs.read(&path).unwrap(), b"process 1");
+    assert!(matches!(lock_if(&path, "process 2", |_| false), Err(LockError::Held { .. })));
+    let locked = lock.locked().unwrap();
+    // A file of another number.
+    std::fs::rename(&path, dir.path().join("aside")).unwrap();
+    assert!(locked.check().is_err());
+    fs.create(&path).unwrap();
+    locked.check().unwrap();
+    let forked = LockedFile { process: locked.process + 1, ..locked.clone() };
+    assert_eq!(forked.check().unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_lock_file_that_is_removed_each_time_is_not_locked() {
+    let (dir, fs) = disk();
+    let path = dir.path().join("LOCK");
+    let refused = lock_if(&path, "process 1", |_| {
+        fs.remove(&path).unwrap();
+        false
+    });
+    let Err(LockError::Io(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("LOCK is gone each time"), "{error}");
+}
