@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::{Arc, LazyLock};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
-const DAY_NANOS: f64 = 86_400e9;
+const DAY_SECONDS: f64 = 86_400.0;
 const MONTH_DAYS: f64 = 30.0;
 
 /// An interval in PostgreSQL's own notation or that of ISO 8601 in the words that Arrow reads: `1 day 02:30:00` is
@@ -146,8 +146,9 @@ fn typed(expr: Expr) -> Expr {
     }
 }
 
+/// In microseconds, since nanoseconds end in the year 2262.
 fn as_time(date: Expr) -> Expr {
-    cast_expr(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
+    cast_expr(date, DataType::Timestamp(TimeUnit::Microsecond, None))
 }
 
 /// Whether an interval has a part of a day, or may have one.
@@ -224,12 +225,14 @@ fn product(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthD
     let months = f64::from(interval.months) * factor;
     let days = f64::from(interval.days) * factor;
     let month_part = round_to_micros((months - months.trunc()) * MONTH_DAYS);
-    let day_part = round_to_micros(days - days.trunc() + (month_part - month_part.trunc()));
-    let nanos = (interval.nanoseconds as f64).mul_add(factor, day_part * DAY_NANOS).round();
+    let seconds = round_to_micros((days - days.trunc() + (month_part - month_part.trunc())) * DAY_SECONDS);
+    let full_days = (seconds / DAY_SECONDS).trunc();
+    let seconds = full_days.mul_add(-DAY_SECONDS, seconds);
+    let nanos = (interval.nanoseconds as f64).mul_add(factor, seconds * 1e9).round();
     let most = f64::from(i32::MAX);
     Some(IntervalMonthDayNano::new(
         whole(months, most)? as i32,
-        whole(days.trunc() + month_part.trunc(), most)? as i32,
+        whole(days.trunc() + month_part.trunc() + full_days, most)? as i32,
         whole(nanos, 9.2e18)? as i64,
     ))
 }
@@ -268,6 +271,8 @@ mod tests {
         assert_eq!(of(0, 1, 0, 3.0), Some(IntervalMonthDayNano::new(0, 3, 0)));
         assert_eq!(of(0, 1, 0, 2.5), Some(IntervalMonthDayNano::new(0, 2, 12 * hour)));
         assert_eq!(of(1, 0, 0, 1.5), Some(IntervalMonthDayNano::new(1, 15, 0)));
+        assert_eq!(of(0, 1, 0, 1.0 / 3.0), Some(IntervalMonthDayNano::new(0, 0, 8 * hour)));
+        assert_eq!(of(1, 1, 0, 0.55), Some(IntervalMonthDayNano::new(0, 17, hour * 6 / 5)));
         assert_eq!(of(0, 0, hour, -0.5), Some(IntervalMonthDayNano::new(0, 0, -hour / 2)));
         assert_eq!(of(1, 0, 0, f64::NAN), None);
         assert_eq!(of(1, 0, 0, 1e12), None);
