@@ -1,13 +1,14 @@
 //! Intervals: in PostgreSQL's notation, times a number, and added to dates.
 
 use super::arithmetic::call;
+use crate::timestamp_coercion::scalar_instant;
 use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
-use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::expr::{Cast, Placeholder};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -110,10 +111,13 @@ impl ExprPlanner for Intervals {
             BinaryOperator::Plus | BinaryOperator::Minus => {
                 let sum = if op == BinaryOperator::Plus { Operator::Plus } else { Operator::Minus };
                 let planned = |left, right| PlannerResult::Planned(Expr::BinaryExpr(BinaryExpr::new(left, sum, right)));
-                if is_date(&kind(&left)) && is_interval(&kind(&right)) && has_time(&right) {
+                let is_widened = |time: &Expr, interval: &Expr| {
+                    (is_date(&kind(time)) && has_time(interval)) || is_beyond_nanos(time)
+                };
+                if is_interval(&kind(&right)) && is_widened(&left, &right) {
                     return Ok(planned(Box::new(as_time(left)), Box::new(right)));
                 }
-                if sum == Operator::Plus && is_interval(&kind(&left)) && is_date(&kind(&right)) && has_time(&left) {
+                if sum == Operator::Plus && is_interval(&kind(&left)) && is_widened(&right, &left) {
                     return Ok(planned(Box::new(left), Box::new(as_time(right))));
                 }
             }
@@ -146,9 +150,27 @@ fn typed(expr: Expr) -> Expr {
     }
 }
 
-/// In microseconds, since nanoseconds end in the year 2262.
-fn as_time(date: Expr) -> Expr {
-    cast_expr(date, DataType::Timestamp(TimeUnit::Microsecond, None))
+/// Whether an expression is a text cast to a time in nanoseconds, which reach from 1677 to 2262, and lies beyond them.
+fn is_beyond_nanos(expr: &Expr) -> bool {
+    let Expr::Cast(cast) = expr else { return false };
+    match (cast.expr.as_ref(), cast.field.data_type()) {
+        (Expr::Literal(text, _), DataType::Timestamp(TimeUnit::Nanosecond, _)) => {
+            scalar_instant(text).is_some_and(|instant| i64::try_from(instant.nanos()).is_err())
+        }
+        _ => false,
+    }
+}
+
+/// A date, or a text as a time, as a time in microseconds.
+fn as_time(of: Expr) -> Expr {
+    let kind = |zone| DataType::Timestamp(TimeUnit::Microsecond, zone);
+    match of {
+        Expr::Cast(Cast { expr, field }) => match field.data_type() {
+            DataType::Timestamp(_, zone) => cast_expr(*expr, kind(zone.clone())),
+            other => cast_expr(cast_expr(*expr, other.clone()), kind(None)),
+        },
+        date => cast_expr(date, kind(None)),
+    }
 }
 
 /// Whether an interval has a part of a day, or may have one.

@@ -44,6 +44,11 @@ fn check_exists(subquery: &Subquery) -> Result<()> {
 
 fn check_in(within: &InSubquery) -> Result<()> {
     let plan = within.subquery.subquery.as_ref();
+    if within.negated && is_null(&within.expr) {
+        return not_impl_err!(
+            "NOT IN with NULL on the left; NULL is not in a list only if that is empty, so write NOT EXISTS (SELECT ...)"
+        );
+    }
     if within.negated && within.expr.column_refs().is_empty() && !has_no_nulls(plan, 0) {
         return not_impl_err!(
             "NOT IN with a constant on the left and a subquery that may return NULL; exclude NULL with WHERE y IS NOT NULL in the \
@@ -94,6 +99,14 @@ fn has_no_nulls(plan: &LogicalPlan, at: usize) -> bool {
         LogicalPlan::Limit(limit) => has_no_nulls(&limit.input, at),
         LogicalPlan::Distinct(Distinct::All(input)) => has_no_nulls(input, at),
         LogicalPlan::Union(union) => union.inputs.iter().all(|input| has_no_nulls(input, at)),
+        _ => false,
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
         _ => false,
     }
 }

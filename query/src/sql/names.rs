@@ -408,7 +408,13 @@ fn make_unique(items: &mut [SelectItem], tables: &[String]) {
         .iter()
         .map(|item| match item {
             SelectItem::UnnamedExpr(expr) => {
-                let bare = bare(expr);
+                let bare = match (column(expr).as_deref(), tables) {
+                    // With one table, its name makes no difference.
+                    (Some([table, name]), [only]) if table == only => {
+                        by_value(&Expr::Identifier(Ident::with_quote('"', name.clone())))
+                    }
+                    _ => bare(expr),
+                };
                 let is_cast = has_casts(expr) && by_value(expr) != bare;
                 Some((bare, is_cast))
             }
