@@ -5,7 +5,7 @@
 //! (issue 25347); the latter also where the left side is a constant.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, not_impl_err};
+use datafusion::common::{Column, Result, not_impl_err};
 use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Distinct, Expr, FetchType, Limit, LogicalPlan, SkipType, Subquery};
@@ -87,7 +87,7 @@ fn has_no_nulls(plan: &LogicalPlan, at: usize) -> bool {
         LogicalPlan::Projection(projection) => of_column(&projection.input, projection.expr.get(at)),
         LogicalPlan::Aggregate(aggregate) => of_column(&aggregate.input, aggregate.group_expr.get(at)),
         LogicalPlan::Filter(filter) => {
-            let place = |column| filter.input.schema().maybe_index_of_column(column);
+            let place = |column: &Column| filter.input.schema().maybe_index_of_column(column);
             let excludes = |condition: &&Expr| match condition {
                 Expr::IsNotNull(tested) => matches!(tested.as_ref(), Expr::Column(column) if place(column) == Some(at)),
                 _ => false,
