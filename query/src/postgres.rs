@@ -26,7 +26,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{self, VisitMut};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_IDENTIFIER};
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::pg_catalog::catalog_info::CatalogInfo;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
@@ -34,6 +36,10 @@ use datafusion_pg_catalog::pg_catalog::{
     PgCatalogSchemaProvider, PgCatalogStaticTables, create_current_database_udf, setup_pg_catalog,
 };
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+use datafusion_pg_catalog::sql::rules::{
+    CurrentUserVariableToSessionUserFunctionCall, FixVersionColumnName, PrependUnqualifiedPgTableName,
+    RewritePgCatalogOperator, RewriteRegCastToSubquery, SqlStatementRewriteRule, StripCallableQualifier, StripCollate,
+};
 use ebbtide::{Database, FileAccess};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -55,6 +61,8 @@ struct Common {
     tables: Arc<PgCatalogStaticTables>,
     functions: Vec<Arc<ScalarUDF>>,
     parser: PostgresCompatibilityParser,
+    /// Those of the parser's rules that are about names and have no effect on what a statement reads.
+    names: Vec<Arc<dyn SqlStatementRewriteRule>>,
 }
 
 fn common() -> Result<&'static Common> {
@@ -79,7 +87,16 @@ impl Common {
         let new = state.scalar_functions().iter().filter(|(name, _)| !known.contains_key(*name));
         let functions = new.map(|(_, function)| Arc::clone(function)).collect();
         let tables = Arc::new(PgCatalogStaticTables::try_new()?);
-        Ok(Common { tables, functions, parser: PostgresCompatibilityParser::new() })
+        let names: Vec<Arc<dyn SqlStatementRewriteRule>> = vec![
+            Arc::new(PrependUnqualifiedPgTableName),
+            Arc::new(StripCallableQualifier),
+            Arc::new(CurrentUserVariableToSessionUserFunctionCall),
+            Arc::new(StripCollate),
+            Arc::new(RewritePgCatalogOperator),
+            Arc::new(RewriteRegCastToSubquery::new()),
+            Arc::new(FixVersionColumnName),
+        ];
+        Ok(Common { tables, functions, parser: PostgresCompatibilityParser::new(), names })
     }
 }
 
@@ -383,14 +400,33 @@ pub fn rewritten(text: &str) -> Option<String> {
     if text.contains("typeinfo_tree(") && text.contains("any($1::oid[])") {
         return Some(TYPES.to_owned());
     }
+    let common = common().ok()?;
+    let asked = Parser::parse_sql(&PostgreSqlDialect {}, text).ok();
+    if let Some(asked) = asked.as_deref().filter(|asked| !asked.iter().all(rewrites::is_of_catalog)) {
+        return beside_catalog(asked, common);
+    }
     let mut text = DRIVERS.iter().fold(text.to_owned(), |text, (asked, meant)| text.replace(asked, meant));
     if lower.contains("to_reg") {
         text = rewrites::with_lookups(&text).unwrap_or(text);
     }
-    let mut statements = common().ok()?.parser.parse(&text).ok()?;
+    let mut statements = common.parser.parse(&text).ok()?;
     let mut statement = statements.pop().filter(|_| statements.is_empty())?;
-    let _all = statement.visit(&mut rewrites::Known);
+    // A text that can only be parsed once parts of it are replaced.
+    if asked.is_none() && rewrites::reads_others(&statement) {
+        return None;
+    }
+    let _all = statement.visit(&mut rewrites::Known { of_catalog: true });
     Some(statement.to_string())
+}
+
+/// A statement that reads other tables, or none, with names of PostgreSQL's that DataFusion knows otherwise; `None` if it has none.
+fn beside_catalog(asked: &[ast::Statement], common: &Common) -> Option<String> {
+    let [asked] = asked else { return None };
+    let mut statement = asked.clone();
+    rewrites::look_up(&mut statement);
+    let mut statement = common.names.iter().fold(statement, |statement, rule| rule.rewrite(statement));
+    let _all = statement.visit(&mut rewrites::Known { of_catalog: false });
+    (statement != *asked).then(|| statement.to_string())
 }
 
 #[cfg(test)]

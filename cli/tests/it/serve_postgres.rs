@@ -465,6 +465,28 @@ fn what_is_asked_about_tables_and_columns_is_answered() {
 }
 
 #[test]
+fn statements_about_collections_are_answered_whatever_their_columns_are_called() {
+    let server = weather(&[]);
+    let mut client = server.client("user|ada|database|weather");
+    for (statement, expected) in [
+        ("SELECT (SELECT max(o.n) FROM w AS o WHERE o.s = pg_w.s) FROM w AS pg_w ORDER BY s", &["3", "-3"][..]),
+        ("SELECT ARRAY(SELECT n FROM w AS pg_w ORDER BY n)", &["{-3,3}"]),
+        ("SELECT ARRAY(SELECT n FROM w AS pg_w WHERE n > 9)", &["{}"]),
+        ("SELECT ARRAY(SELECT relname FROM pg_class WHERE relname = 'w')", &["{w}"]),
+        ("SELECT ARRAY(SELECT conname FROM pg_constraint)", &["{}"]),
+        ("SELECT (SELECT count(*) FROM w AS o WHERE o.s = c.relname) FROM pg_class AS c WHERE relname = 'w'", &["0"]),
+        ("SELECT EXISTS (SELECT 1 FROM pg_index i RIGHT JOIN pg_class c ON c.oid = i.indrelid)", &["t"]),
+    ] {
+        let reply = client.query(statement);
+        let error = reply.iter().find(|(kind, _)| *kind == b'E').map(|(_, error)| String::from_utf8_lossy(error));
+        assert_eq!(error, None, "{statement}");
+        assert_eq!(firsts(&reply), expected, "{statement}");
+    }
+    drop(client);
+    server.serving.end();
+}
+
+#[test]
 fn bins_and_ranges_as_grafana_writes_them_are_understood() {
     let server = weather(&[]);
     let mut client = server.client("user|ada|database|weather");

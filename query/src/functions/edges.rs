@@ -1,18 +1,26 @@
 //! `first(value, time)` and `last(value, time)`: the value at the earliest and at the latest time.
 //!
 //! As aggregates they become DataFusion's `first_value` and `last_value` with an order, which have native accumulators
-//! for groups. As window functions they consider the rows of the frame, in whatever order these arrive.
+//! for groups. As window functions they consider the rows of the frame, in whatever order these arrive. Those of objects and lists are
+//! chosen as bytes ([`EdgesByKeys`]).
 
 use super::arguments::{is_time, wrong};
+use super::arithmetic::call;
+use super::value_key::{KEY_VALUE, VALUE_KEY, is_exact, is_for};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::first_last::{first_value_udaf, last_value_udaf};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, NullTreatment, Sort};
 use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, Signature, Volatility,
+    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, LogicalPlan, Projection, Signature,
+    Volatility,
 };
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -183,5 +191,71 @@ impl Accumulator for FirstLastAccumulator {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.best.iter().map(|(_, t, v)| t.size() + v.size() + 8).sum::<usize>()
+    }
+}
+
+/// Chooses the first and last objects and lists of groups as bytes.
+#[derive(Debug)]
+pub(crate) struct EdgesByKeys;
+
+impl OptimizerRule for EdgesByKeys {
+    fn name(&self) -> &'static str {
+        "edges_by_keys"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
+        let schema = Arc::clone(&aggregate.schema);
+        let groups = schema.fields().len() - aggregate.aggr_expr.len();
+        let mut values = Vec::with_capacity(aggregate.aggr_expr.len());
+        let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
+        for (at, expr) in aggregate.aggr_expr.iter().enumerate() {
+            let (_, field) = schema.qualified_field(groups + at);
+            let (expr, value) = match by_key(expr) {
+                Some(by_key) if is_for(field.data_type()) && is_exact(field.data_type()) => {
+                    (by_key.alias(expr.schema_name().to_string()), Some(Arc::clone(field)))
+                }
+                _ => (expr.clone(), None),
+            };
+            calls.push(expr);
+            values.push(value);
+        }
+        if values.iter().all(Option::is_none) {
+            return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+        }
+        let by_keys = Aggregate::try_new(aggregate.input, aggregate.group_expr, calls)?;
+        let columns = by_keys.schema.columns().into_iter().zip(schema.iter()).enumerate();
+        let columns = columns.map(|(at, (column, (qualifier, field)))| {
+            let column = Expr::Column(column);
+            match at.checked_sub(groups).and_then(|at| values[at].as_ref()) {
+                None => Ok(column),
+                Some(value) => {
+                    let null = ScalarValue::try_from(value.data_type())?;
+                    let null = Expr::Literal(null, Some(FieldMetadata::from(value.as_ref())));
+                    Ok(call(&KEY_VALUE, vec![column, null]).alias_qualified(qualifier.cloned(), field.name()))
+                }
+            }
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let input = Arc::new(LogicalPlan::Aggregate(by_keys));
+        Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, input)?)))
+    }
+}
+
+/// A call of `first_value` or `last_value` with an order, of its argument's bytes.
+fn by_key(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Alias(alias) => by_key(&alias.expr),
+        Expr::AggregateFunction(of) if matches!(of.func.name(), "first_value" | "last_value") => {
+            let [value] = of.params.args.as_slice() else { return None };
+            let mut by_key = of.clone();
+            by_key.params.args = vec![call(&VALUE_KEY, vec![value.clone()])];
+            (!by_key.params.order_by.is_empty()).then_some(Expr::AggregateFunction(by_key))
+        }
+        _ => None,
     }
 }

@@ -1,13 +1,14 @@
 //! Intervals: in PostgreSQL's notation, times a number, and added to dates.
 
 use super::arithmetic::call;
+use crate::timestamp_coercion::scalar_instant;
 use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
-use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::expr::{Cast, Placeholder};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -17,7 +18,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::{Arc, LazyLock};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
-const DAY_NANOS: f64 = 86_400e9;
+const DAY_SECONDS: f64 = 86_400.0;
 const MONTH_DAYS: f64 = 30.0;
 
 /// An interval in PostgreSQL's own notation or that of ISO 8601 in the words that Arrow reads: `1 day 02:30:00` is
@@ -110,10 +111,13 @@ impl ExprPlanner for Intervals {
             BinaryOperator::Plus | BinaryOperator::Minus => {
                 let sum = if op == BinaryOperator::Plus { Operator::Plus } else { Operator::Minus };
                 let planned = |left, right| PlannerResult::Planned(Expr::BinaryExpr(BinaryExpr::new(left, sum, right)));
-                if is_date(&kind(&left)) && is_interval(&kind(&right)) && has_time(&right) {
+                let is_widened = |time: &Expr, interval: &Expr| {
+                    (is_date(&kind(time)) && has_time(interval)) || is_beyond_nanos(time)
+                };
+                if is_interval(&kind(&right)) && is_widened(&left, &right) {
                     return Ok(planned(Box::new(as_time(left)), Box::new(right)));
                 }
-                if sum == Operator::Plus && is_interval(&kind(&left)) && is_date(&kind(&right)) && has_time(&left) {
+                if sum == Operator::Plus && is_interval(&kind(&left)) && is_widened(&right, &left) {
                     return Ok(planned(Box::new(left), Box::new(as_time(right))));
                 }
             }
@@ -146,8 +150,27 @@ fn typed(expr: Expr) -> Expr {
     }
 }
 
-fn as_time(date: Expr) -> Expr {
-    cast_expr(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
+/// Whether an expression is a text cast to a time in nanoseconds, which reach from 1677 to 2262, and lies beyond them.
+fn is_beyond_nanos(expr: &Expr) -> bool {
+    let Expr::Cast(cast) = expr else { return false };
+    match (cast.expr.as_ref(), cast.field.data_type()) {
+        (Expr::Literal(text, _), DataType::Timestamp(TimeUnit::Nanosecond, _)) => {
+            scalar_instant(text).is_some_and(|instant| i64::try_from(instant.nanos()).is_err())
+        }
+        _ => false,
+    }
+}
+
+/// A date, or a text as a time, as a time in microseconds.
+fn as_time(of: Expr) -> Expr {
+    let kind = |zone| DataType::Timestamp(TimeUnit::Microsecond, zone);
+    match of {
+        Expr::Cast(Cast { expr, field }) => match field.data_type() {
+            DataType::Timestamp(_, zone) => cast_expr(*expr, kind(zone.clone())),
+            other => cast_expr(cast_expr(*expr, other.clone()), kind(None)),
+        },
+        date => cast_expr(date, kind(None)),
+    }
 }
 
 /// Whether an interval has a part of a day, or may have one.
@@ -224,12 +247,14 @@ fn product(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthD
     let months = f64::from(interval.months) * factor;
     let days = f64::from(interval.days) * factor;
     let month_part = round_to_micros((months - months.trunc()) * MONTH_DAYS);
-    let day_part = round_to_micros(days - days.trunc() + (month_part - month_part.trunc()));
-    let nanos = (interval.nanoseconds as f64).mul_add(factor, day_part * DAY_NANOS).round();
+    let seconds = round_to_micros((days - days.trunc() + (month_part - month_part.trunc())) * DAY_SECONDS);
+    let full_days = (seconds / DAY_SECONDS).trunc();
+    let seconds = full_days.mul_add(-DAY_SECONDS, seconds);
+    let nanos = (interval.nanoseconds as f64).mul_add(factor, seconds * 1e9).round();
     let most = f64::from(i32::MAX);
     Some(IntervalMonthDayNano::new(
         whole(months, most)? as i32,
-        whole(days.trunc() + month_part.trunc(), most)? as i32,
+        whole(days.trunc() + month_part.trunc() + full_days, most)? as i32,
         whole(nanos, 9.2e18)? as i64,
     ))
 }
@@ -268,6 +293,8 @@ mod tests {
         assert_eq!(of(0, 1, 0, 3.0), Some(IntervalMonthDayNano::new(0, 3, 0)));
         assert_eq!(of(0, 1, 0, 2.5), Some(IntervalMonthDayNano::new(0, 2, 12 * hour)));
         assert_eq!(of(1, 0, 0, 1.5), Some(IntervalMonthDayNano::new(1, 15, 0)));
+        assert_eq!(of(0, 1, 0, 1.0 / 3.0), Some(IntervalMonthDayNano::new(0, 0, 8 * hour)));
+        assert_eq!(of(1, 1, 0, 0.55), Some(IntervalMonthDayNano::new(0, 17, hour * 6 / 5)));
         assert_eq!(of(0, 0, hour, -0.5), Some(IntervalMonthDayNano::new(0, 0, -hour / 2)));
         assert_eq!(of(1, 0, 0, f64::NAN), None);
         assert_eq!(of(1, 0, 0, 1e12), None);

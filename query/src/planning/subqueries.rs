@@ -5,9 +5,10 @@
 //! (issue 25347); the latter also where the left side is a constant.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, not_impl_err};
+use datafusion::common::{Column, Result, not_impl_err};
 use datafusion::logical_expr::expr::InSubquery;
-use datafusion::logical_expr::{Expr, FetchType, Limit, LogicalPlan, SkipType, Subquery};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Distinct, Expr, FetchType, Limit, LogicalPlan, SkipType, Subquery};
 
 /// # Errors
 /// `NotImplemented`, with what to write instead.
@@ -43,11 +44,15 @@ fn check_exists(subquery: &Subquery) -> Result<()> {
 
 fn check_in(within: &InSubquery) -> Result<()> {
     let plan = within.subquery.subquery.as_ref();
-    if within.negated && within.expr.column_refs().is_empty() && plan.schema().fields().iter().any(|f| f.is_nullable())
-    {
+    if within.negated && is_null(&within.expr) {
         return not_impl_err!(
-            "NOT IN with a constant on the left and a subquery that may return NULL; count instead: \
-             (SELECT count(*) FROM ... WHERE y = 1) = 0"
+            "NOT IN with NULL on the left; NULL is not in a list only if that is empty, so write NOT EXISTS (SELECT ...)"
+        );
+    }
+    if within.negated && within.expr.column_refs().is_empty() && !has_no_nulls(plan, 0) {
+        return not_impl_err!(
+            "NOT IN with a constant on the left and a subquery that may return NULL; exclude NULL with WHERE y IS NOT NULL in the \
+             subquery, or count: (SELECT count(*) FROM ... WHERE y = 1) = 0"
         );
     }
     if within.subquery.outer_ref_columns.is_empty() {
@@ -65,6 +70,52 @@ fn check_in(within: &InSubquery) -> Result<()> {
         );
     }
     check_limits(plan)
+}
+
+/// Whether a column of a plan, by its place, is never NULL.
+fn has_no_nulls(plan: &LogicalPlan, at: usize) -> bool {
+    if plan.schema().fields().get(at).is_some_and(|field| !field.is_nullable()) {
+        return true;
+    }
+    let of_column = |input: &LogicalPlan, expr: Option<&Expr>| match expr.map(without_alias) {
+        Some(Expr::Column(column)) => {
+            input.schema().maybe_index_of_column(column).is_some_and(|at| has_no_nulls(input, at))
+        }
+        _ => false,
+    };
+    match plan {
+        LogicalPlan::Projection(projection) => of_column(&projection.input, projection.expr.get(at)),
+        LogicalPlan::Aggregate(aggregate) => of_column(&aggregate.input, aggregate.group_expr.get(at)),
+        LogicalPlan::Filter(filter) => {
+            let place = |column: &Column| filter.input.schema().maybe_index_of_column(column);
+            let excludes = |condition: &&Expr| match condition {
+                Expr::IsNotNull(tested) => matches!(tested.as_ref(), Expr::Column(column) if place(column) == Some(at)),
+                _ => false,
+            };
+            split_conjunction(&filter.predicate).iter().any(excludes) || has_no_nulls(&filter.input, at)
+        }
+        LogicalPlan::SubqueryAlias(alias) => has_no_nulls(&alias.input, at),
+        LogicalPlan::Sort(sort) => has_no_nulls(&sort.input, at),
+        LogicalPlan::Limit(limit) => has_no_nulls(&limit.input, at),
+        LogicalPlan::Distinct(Distinct::All(input)) => has_no_nulls(input, at),
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| has_no_nulls(input, at)),
+        _ => false,
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
+}
+
+fn without_alias(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => without_alias(&alias.expr),
+        expr => expr,
+    }
 }
 
 /// Refuses limits for each row of the outer query.

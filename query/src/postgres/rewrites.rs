@@ -1,16 +1,21 @@
 //! Statements about PostgreSQL's catalog in words that DataFusion knows.
 //!
+//! A statement that reads other tables too is answered as it is written: only names of tables, types and functions are changed in it.
 //! Parameters of what is left out stay in the statement, where their values do not matter: a client sends as many as it wrote.
 
 use super::catalog::{VIEW_TEXTS, is_added};
 use crate::context::PG_CATALOG;
-use crate::sql::visit::{each_expr, each_expr_mut};
+use crate::error::QueryError;
+use crate::functions::TABLE_FUNCTIONS;
+use crate::sql::lists::{has_aggregate, query_of};
+use crate::sql::visit::{Flow, each_expr, each_expr_mut, visit};
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, Query, Select,
-    SelectItem, SetExpr, Statement, TableFactor, Value, VisitorMut,
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, JoinOperator, Query,
+    Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion_pg_catalog::pg_catalog::PG_CATALOG_TABLES;
 use std::ops::ControlFlow;
 
 /// Tables without rows about the tables of users: none has defaults, keys, indexes, policies or types of its own.
@@ -91,10 +96,9 @@ fn information(name: &str) -> Option<TableFactor> {
     Some(select.from.pop()?.relation)
 }
 
-/// The text with what comes before names of types are looked up: `to_regtype(x)` is `x::regtype`.
-pub(super) fn with_lookups(text: &str) -> Option<String> {
-    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
-    each_expr_mut(&mut statements, &mut |expr| {
+/// Replaces what looks names of types up: `to_regtype(x)` is `x::regtype`.
+pub(super) fn look_up(node: &mut impl VisitMut) {
+    each_expr_mut(node, &mut |expr| {
         if let Some((name, [argument])) = call(expr).as_ref().map(|(name, args)| (name.as_str(), args.as_slice()))
             && let Some(kind) = name.strip_prefix("to_").filter(|kind| kind.starts_with("reg"))
             && let Some(cast) = parsed(&format!("CAST({argument} AS {kind})"))
@@ -102,12 +106,90 @@ pub(super) fn with_lookups(text: &str) -> Option<String> {
             *expr = cast;
         }
     });
+}
+
+/// A text in which names of types are [looked up](look_up).
+pub(super) fn with_lookups(text: &str) -> Option<String> {
+    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
+    look_up(&mut statements);
     let texts: Vec<String> = statements.iter().map(ToString::to_string).collect();
     Some(texts.join("; "))
 }
 
+/// Whether a statement is a query of tables of the catalog alone.
+pub(super) fn is_of_catalog(statement: &Statement) -> bool {
+    let is_query = matches!(statement, Statement::Query(_) | Statement::Explain { .. });
+    is_query && Tables::of(statement).of_catalog && !reads_others(statement)
+}
+
+/// Whether a statement reads tables that are not of the catalog.
+pub(super) fn reads_others(statement: &Statement) -> bool {
+    let tables = Tables::of(statement);
+    tables.others.iter().any(|name| !tables.named.contains(name))
+}
+
+/// The tables of a statement.
+#[derive(Default)]
+struct Tables {
+    /// Whether there are some of the catalog.
+    of_catalog: bool,
+    /// Those that are not of the catalog.
+    others: Vec<String>,
+    /// Names that WITH gives to queries.
+    named: Vec<String>,
+}
+
+impl Tables {
+    fn of(statement: &Statement) -> Tables {
+        let mut tables = Tables::default();
+        let _infallible = visit(statement, &mut tables);
+        tables
+    }
+}
+
+impl Visitor for Tables {
+    type Break = Box<QueryError>;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        let named = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.named.extend(named.map(|table| table.alias.name.value.to_ascii_lowercase()));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> Flow {
+        match table {
+            TableFactor::Table { name, args: None, .. } if is_catalog_table(name) => self.of_catalog = true,
+            TableFactor::Table { name, args: None, .. } => self.others.push(name.to_string().to_ascii_lowercase()),
+            TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
+                let reads = |name: &&str| TABLE_FUNCTIONS.contains(name) || name.starts_with("read_");
+                self.others.extend(last_of(name).filter(|name| reads(&name.as_str())));
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The last part of a name in small letters.
+fn last_of(name: &ast::ObjectName) -> Option<String> {
+    Some(name.0.last()?.as_ident()?.value.to_ascii_lowercase())
+}
+
+fn is_catalog_table(name: &ast::ObjectName) -> bool {
+    let parts: Vec<String> =
+        name.0.iter().filter_map(|part| part.as_ident()).map(|part| part.value.to_ascii_lowercase()).collect();
+    match parts.as_slice() {
+        [only] => PG_CATALOG_TABLES.contains(&only.as_str()) || is_added(only),
+        [.., schema, _] => schema == PG_CATALOG || schema == "information_schema",
+        [] => false,
+    }
+}
+
 /// Rewrites a statement.
-pub(super) struct Known;
+pub(super) struct Known {
+    /// Whether it [is of the catalog](is_of_catalog) alone.
+    pub(super) of_catalog: bool,
+}
 
 impl VisitorMut for Known {
     type Break = ();
@@ -135,7 +217,9 @@ impl VisitorMut for Known {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let put = match expr {
-            Expr::Subquery(query) if has_no_rows(query) => nothing(expr),
+            Expr::Function(_) if !self.of_catalog => view_text(expr),
+            _ if !self.of_catalog => None,
+            Expr::Subquery(query) if is_null(query) => nothing(expr),
             Expr::Subquery(query) => {
                 single(query);
                 None
@@ -167,17 +251,15 @@ impl VisitorMut for Known {
                 (true, Some("f" | "false")) => parsed(&format!("({left} = false)")),
                 _ => None,
             },
-            Expr::Function(function) => match &function.args {
-                FunctionArguments::Subquery(_) if is_named(&function.name, "array") => empty_list(expr),
-                _ => match call(expr).as_ref().map(|(name, args)| (name.as_str(), args.as_slice())) {
+            Expr::Function(function) => match query_of(function) {
+                Some(query) if has_no_rows(query) || unnests_columns(query) => empty_list(expr),
+                Some(_) => None,
+                None => match call(expr).as_ref().map(|(name, args)| (name.as_str(), args.as_slice())) {
                     // One row for each item is what `unnest` beside it makes.
                     Some(("generate_subscripts", [list, dimension])) => {
                         parsed(&format!("CAST(array_length({list}, {dimension}) AS INT)"))
                     }
-                    Some(("pg_get_viewdef", [of, ..])) => parsed(&format!(
-                        "(SELECT min(texts.definition) FROM pg_catalog.{VIEW_TEXTS} texts WHERE texts.oid = {of})"
-                    )),
-                    _ => None,
+                    _ => view_text(expr),
                 },
             },
             _ => None,
@@ -207,9 +289,14 @@ fn text_in(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a name ends with this word.
-fn is_named(name: &ast::ObjectName, word: &str) -> bool {
-    name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| part.value.eq_ignore_ascii_case(word))
+/// What `pg_get_viewdef(...)` is replaced by.
+fn view_text(expr: &Expr) -> Option<Expr> {
+    match call(expr).as_ref().map(|(name, args)| (name.as_str(), args.as_slice())) {
+        Some(("pg_get_viewdef", [of, ..])) => {
+            parsed(&format!("(SELECT min(texts.definition) FROM pg_catalog.{VIEW_TEXTS} texts WHERE texts.oid = {of})"))
+        }
+        _ => None,
+    }
 }
 
 /// The name of a function without its schema, in small letters, and its arguments.
@@ -220,7 +307,7 @@ fn call(expr: &Expr) -> Option<(String, Vec<Expr>)> {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
     };
-    let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
+    let name = last_of(&function.name)?;
     Some((name, list.args.iter().map(argument).collect::<Option<Vec<_>>>()?))
 }
 
@@ -270,51 +357,107 @@ fn is_truth(expr: &Expr) -> bool {
     name.is_some_and(|name| truths.iter().any(|truth| name.value.to_ascii_lowercase().starts_with(truth)))
 }
 
-/// The tables that a query reads by inner joins, each with the name by which its columns are known.
-fn tables(select: &Select) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut add = |table: &TableFactor| {
-        if let TableFactor::Table { name, alias, .. } = table
-            && let Some(name) = name.0.last().and_then(|part| part.as_ident())
-        {
-            let known = alias.as_ref().map_or(name, |alias| &alias.name);
-            found.push((name.value.to_ascii_lowercase(), known.value.clone()));
+/// The names by which the columns of a query's tables are known.
+fn names(select: &Select) -> Vec<String> {
+    let tables = select
+        .from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+    let name = |table: &TableFactor| match table {
+        TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+            Some(alias.name.value.to_ascii_lowercase())
         }
+        TableFactor::Table { name, .. } => last_of(name),
+        _ => None,
     };
+    tables.filter_map(name).collect()
+}
+
+/// The tables that have to have rows for a query to have some.
+fn required(select: &Select) -> Vec<String> {
+    let mut found = Vec::new();
     for from in &select.from {
-        add(&from.relation);
+        let name = |table: &TableFactor| match table {
+            TableFactor::Table { name, .. } => last_of(name),
+            _ => None,
+        };
+        let mut of_joins: Vec<String> = name(&from.relation).into_iter().collect();
         for join in &from.joins {
-            let is_inner = matches!(
-                join.join_operator,
-                JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
-            );
-            if is_inner {
-                add(&join.relation);
+            match &join.join_operator {
+                JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_) => {
+                    of_joins.extend(name(&join.relation));
+                }
+                JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => {}
+                JoinOperator::Right(_) | JoinOperator::RightOuter(_) => {
+                    of_joins.clear();
+                    of_joins.extend(name(&join.relation));
+                }
+                _ => of_joins.clear(),
             }
         }
+        found.extend(of_joins);
     }
     found
 }
 
-/// Whether a query about the tables of users has no rows.
+/// Whether a query reads rows of a table that has none, and has no row of an aggregate either.
 fn has_no_rows(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else { return false };
-    let is_count = |item: &SelectItem| item.to_string().to_ascii_lowercase().contains("count(");
-    !select.projection.iter().any(is_count)
-        && tables(select).iter().any(|(table, _)| WITHOUT_ROWS.contains(&table.as_str()))
+    reads_nothing(select) && (is_grouped(select) || !(select.having.is_some() || has_aggregate(&select.projection)))
+}
+
+fn reads_nothing(select: &Select) -> bool {
+    required(select).iter().any(|table| WITHOUT_ROWS.contains(&table.as_str()))
+}
+
+/// Whether there is a row for each group, and none where there are no rows.
+fn is_grouped(select: &Select) -> bool {
+    let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return true };
+    let is_one =
+        |group: &Expr| !matches!(group, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) | Expr::Tuple(_));
+    !groups.is_empty() && modifiers.is_empty() && groups.iter().all(is_one)
+}
+
+/// Whether a subquery for one value is NULL: it has no rows, or one with an aggregate that is NULL of no rows.
+fn is_null(query: &Query) -> bool {
+    const COUNTS: [&str; 4] = ["approx_distinct", "count", "grouping", "regr_count"];
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let is_null_of_none = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => {
+            matches!(value, Expr::Function(function)
+                if has_aggregate(value) && last_of(&function.name).is_some_and(|name| !COUNTS.contains(&name.as_str())))
+                && call(value).is_some_and(|(_, args)| !has_aggregate(&args))
+        }
+        _ => false,
+    };
+    has_no_rows(query) || (reads_nothing(select) && select.projection.iter().all(is_null_of_none))
+}
+
+/// Whether a query reads what a function makes of columns around it.
+fn unnests_columns(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    select.from.iter().any(|from| {
+        let mut has_columns = false;
+        if !matches!(from.relation, TableFactor::Table { args: None, .. } | TableFactor::Derived { .. }) {
+            each_expr(&from.relation, &mut |expr| {
+                has_columns |= matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+            });
+        }
+        has_columns
+    })
 }
 
 /// Puts an aggregate into a subquery for one value that refers to what is around it: DataFusion asks for one, and there is
 /// one row.
 fn single(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let known = tables(select);
+    let known = names(select);
     let mut is_correlated = false;
     each_expr(&select.selection, &mut |expr| {
         if let Expr::CompoundIdentifier(names) = expr
             && let Some(table) = names.len().checked_sub(2).and_then(|at| names.get(at))
         {
-            is_correlated |= !known.iter().any(|(_, known)| *known == table.value);
+            is_correlated |= !known.iter().any(|known| table.value.eq_ignore_ascii_case(known));
         }
     });
     let [item] = select.projection.as_mut_slice() else { return };
@@ -322,6 +465,7 @@ fn single(query: &mut Query) {
     if is_correlated
         && query.limit_clause.is_none()
         && !matches!(value, Expr::Function(_) | Expr::Case { .. })
+        && !has_aggregate(value)
         && let Some(least) = parsed(&format!("min({value})"))
     {
         *value = least;
@@ -336,10 +480,10 @@ mod tests {
     fn parameters_of_what_is_left_out_stay() {
         let text = rewritten(
             "SELECT CASE WHEN c.relkind = $2 THEN (SELECT seqmin FROM pg_sequence s WHERE s.seqrelid = c.oid AND s.x = $1) END, \
-             ARRAY(SELECT $3 FROM pg_roles) FROM pg_class c",
+             ARRAY(SELECT $3 FROM pg_policy) FROM pg_class c",
         );
         let text = text.unwrap();
-        assert!(!text.contains("pg_sequence") && !text.contains("pg_roles"), "{text}");
+        assert!(!text.contains("pg_sequence") && !text.contains("pg_policy"), "{text}");
         assert!(["$1", "$2", "$3"].iter().all(|parameter| text.contains(parameter)), "{text}");
     }
 
@@ -355,6 +499,79 @@ mod tests {
         ] {
             let text = rewritten(asked).unwrap();
             assert!(text.contains(meant) && !text.contains("ESCAPE"), "{asked}\n{text}");
+        }
+    }
+    #[test]
+    fn statements_that_read_other_tables_are_left_as_they_are() {
+        for text in [
+            "SELECT mpg_city, (SELECT max(x) FROM q WHERE q.k = w.k) FROM w",
+            "SELECT ARRAY(SELECT pg_number FROM q) FROM w",
+            "SELECT (SELECT q.pg FROM public.pg_constraint AS q WHERE q.k = w.k) FROM pg_readings AS w",
+            "SELECT w.pg_x, EXISTS (SELECT 1 FROM other.pg_index) FROM latest('w') AS w",
+            "SELECT a FROM w WHERE pg_x LIKE 'a/%' ESCAPE '/' AND indisprimary = 't' AND n = ANY('{1,2}')",
+            "INSERT INTO w (t, mpg_city) VALUES (now(), 1)",
+            "SELECT ARRAY(SELECT 1), version(1)",
+        ] {
+            assert_eq!(rewritten(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_catalog_are_known_beside_other_tables() {
+        for (asked, meant) in [
+            ("SELECT mpg_city FROM w JOIN pg_class c ON true", "JOIN pg_catalog.pg_class c"),
+            ("SELECT mpg_city, pg_catalog.upper(s) FROM w", "SELECT mpg_city, upper(s)"),
+            ("SELECT mpg_city FROM w JOIN pg_indexes ON true", "JOIN pg_catalog.pg_indexes"),
+            ("SELECT s, 'w'::regclass FROM w", "FROM pg_catalog.pg_class"),
+            (
+                "SELECT s, current_user, (SELECT max(x) FROM q WHERE q.k = w.k) FROM w",
+                "(SELECT max(x) FROM q WHERE q.k = w.k)",
+            ),
+            ("WITH w AS (SELECT 1 FROM pg_class) SELECT EXISTS (SELECT 1 FROM pg_index) FROM w", "SELECT false FROM w"),
+        ] {
+            let text = rewritten(asked).unwrap();
+            assert!(text.contains(meant), "{asked}\n{text}");
+        }
+    }
+
+    #[test]
+    fn subqueries_about_tables_without_rows_have_the_value_that_they_have_of_no_rows() {
+        let null = "CAST(NULL AS TEXT)";
+        let empty = "array_remove(make_array(CAST('' AS TEXT)), '')";
+        for (asked, meant) in [
+            ("(SELECT indexrelid FROM pg_index LIMIT 1)", null),
+            ("(SELECT array_agg(indexrelid) FROM pg_index LIMIT 1)", null),
+            ("coalesce((SELECT string_agg(x, ',') FROM pg_index), '')", "coalesce(CAST(NULL AS TEXT), '')"),
+            ("1 + (SELECT count(*) FROM pg_index)", "(SELECT count(*) FROM pg_catalog.pg_index)"),
+            ("1 + (SELECT coalesce(sum(x), 0) FROM pg_index)", "coalesce(sum(x), 0)"),
+            ("EXISTS (SELECT 1 FROM pg_index)", "SELECT false FROM"),
+            ("EXISTS (SELECT count(*) FROM pg_index)", "EXISTS (SELECT count(*)"),
+            ("EXISTS (SELECT count(*) FROM pg_index GROUP BY x)", "SELECT false FROM"),
+            ("ARRAY(SELECT x FROM pg_index)", empty),
+            ("ARRAY(SELECT count(*) FROM pg_index)", "ARRAY(SELECT count(*)"),
+            ("ARRAY(SELECT x FROM pg_roles)", "ARRAY(SELECT x FROM pg_catalog.pg_roles)"),
+            ("ARRAY(SELECT x FROM unnest(c.reloptions) x)", empty),
+            ("EXISTS (SELECT 1 FROM pg_class d LEFT JOIN pg_index i ON true)", "EXISTS (SELECT 1"),
+            ("EXISTS (SELECT 1 FROM pg_index i RIGHT JOIN pg_class d ON true)", "EXISTS (SELECT 1"),
+            ("EXISTS (SELECT 1 FROM pg_class d RIGHT JOIN pg_index i ON true)", "SELECT false FROM"),
+            ("EXISTS (SELECT 1 FROM pg_index i FULL JOIN pg_class d ON true)", "EXISTS (SELECT 1"),
+            ("EXISTS (SELECT 1 FROM pg_index i LEFT JOIN pg_class d ON true)", "SELECT false FROM"),
+        ] {
+            let text = rewritten(&format!("SELECT {asked} FROM pg_class c")).unwrap();
+            assert!(text.contains(meant), "{asked}\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_aggregate_of_a_subquery_is_not_put_into_another_one() {
+        for (asked, meant) in [
+            ("(SELECT max(x) + 1 FROM pg_type t WHERE t.oid = c.oid)", "SELECT max(x) + 1 FROM"),
+            ("(SELECT count(*)::int FROM pg_type t WHERE t.oid = c.oid)", "SELECT count(*)::INT FROM"),
+            ("(SELECT t.x FROM pg_type t WHERE t.oid = c.oid)", "SELECT min(t.x) FROM"),
+            ("(SELECT t.x FROM pg_type t LEFT JOIN pg_am a ON true WHERE a.oid = T.oid)", "SELECT t.x FROM"),
+        ] {
+            let text = rewritten(&format!("SELECT 1 FROM pg_class c WHERE 1 = {asked}")).unwrap();
+            assert!(text.contains(meant), "{asked}\n{text}");
         }
     }
 }

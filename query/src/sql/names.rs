@@ -5,16 +5,19 @@
 //! that would clash with another one of its list is named by its own text; and so is an expression in an inner query,
 //! where DataFusion would show its own form of it.
 
+use super::dialect::EbbtideDialect;
+use super::lists::has_aggregate;
 use super::rewrite::call;
-use super::using;
-use super::visit::{Flow, each_expr, visit_mut};
+use super::using::{name_of, value_of};
+use super::visit::{Flow, each_expr, each_expr_mut, visit_mut};
 use crate::error::QueryError;
 use crate::functions::apart::APART;
 use crate::statement::lexer::Offsets;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, Visit,
-    VisitorMut,
+    Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    TableWithJoins, Value, Visit, VisitorMut,
 };
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -170,6 +173,7 @@ impl VisitorMut for Names {
             name_all(&mut table.query);
         }
         name_sorted_casts(query);
+        sort_by_hidden(query);
         ControlFlow::Continue(())
     }
 
@@ -186,7 +190,8 @@ impl VisitorMut for Names {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
-        make_unique(&mut select.projection);
+        let tables = tables(select);
+        make_unique(&mut select.projection, &tables);
         ControlFlow::Continue(())
     }
 }
@@ -215,14 +220,21 @@ fn name_all(query: &mut Query) {
     }
 }
 
+/// The names of the tables of a SELECT.
+fn tables(select: &Select) -> Vec<String> {
+    let of_joins = |from: &TableWithJoins| {
+        let joined = from.joins.iter().map(|join| &join.relation);
+        std::iter::once(&from.relation)
+            .chain(joined)
+            .filter_map(|table| Some(value_of(name_of(table)?.0.last()?.as_ident()?)))
+            .collect::<Vec<_>>()
+    };
+    select.from.iter().flat_map(of_joins).collect()
+}
+
 /// Names the members of objects, such as `sensor.region`, after their last part, unless another column has this name.
 fn name_members(select: &mut Select) {
-    let tables: Vec<Ident> = select
-        .from
-        .iter()
-        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
-        .filter_map(|table| using::name_of(table)?.0.last()?.as_ident().cloned())
-        .collect();
+    let tables = tables(select);
     let name = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(Expr::Identifier(name)) | SelectItem::ExprWithAlias { alias: name, .. } => {
             Some(name.clone())
@@ -234,16 +246,16 @@ fn name_members(select: &mut Select) {
     {
         return;
     }
-    let names: Vec<Option<Ident>> = select.projection.iter().map(name).collect();
+    let names: Vec<Option<String>> = select.projection.iter().map(|item| name(item).as_ref().map(value_of)).collect();
     for (item, name) in select.projection.iter_mut().zip(&names) {
         let SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) = &*item else { continue };
-        let of_table = tables.iter().any(|table| parts.first().is_some_and(|first| first.value == table.value));
+        let of_table = parts.first().is_some_and(|first| tables.contains(&value_of(first)));
         let is_single = names.iter().filter(|other| *other == name).count() == 1;
         if parts.len() > usize::from(of_table) + 1
             && is_single
             && let Some(name) = name
         {
-            give(item, name.value.clone());
+            give(item, name.clone());
         }
     }
 }
@@ -256,17 +268,114 @@ fn name_sorted_casts(query: &mut Query) {
     if !select.projection.iter().any(|item| matches!(item, SelectItem::UnnamedExpr(expr) if is_cast(expr))) {
         return;
     }
-    let sorted: HashSet<String> = order.iter().map(|by| by.expr.to_string()).collect();
+    let mut sorted: Vec<Vec<String>> = Vec::new();
+    each_expr(order, &mut |expr| sorted.extend(column(expr)));
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = &*item
             && is_cast(expr)
             && is_column(expr)
         {
             let text = expr.to_string();
-            if sorted.contains(&bare(expr)) {
+            let cast = column(expr).unwrap_or_default();
+            // Names with a table and without one may be of the same column.
+            if sorted.iter().any(|sorted| sorted.iter().rev().zip(cast.iter().rev()).all(|(a, b)| a == b)) {
                 give(item, text);
             }
         }
+    }
+}
+
+/// Sorts by columns of tables whose names columns of the result have too: `SELECT temp::int AS temp FROM w ORDER BY w.temp`. To sort,
+/// DataFusion adds them to the list, where they would clash. So an inner query returns them under other names.
+fn sort_by_hidden(query: &mut Query) {
+    let Some(OrderBy { kind: OrderByKind::Expressions(order), interpolate: None }) = &mut query.order_by else {
+        return;
+    };
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let (aliases, tables) = (aliases(&select.projection), tables(select));
+    let clashes = |expr: &Expr| {
+        let mut clashes = false;
+        each_expr(expr, &mut |expr| {
+            clashes |= column(expr).is_some_and(|of| of.len() > 1 && is_alias(&of, &aliases, &tables));
+        });
+        clashes && !has_aggregate(expr)
+    };
+    if select.distinct.is_some() || select.into.is_some() || !order.iter().any(|by| clashes(&by.expr)) {
+        return;
+    }
+    // What the order refers to beside such columns: places and names of the result stay what they are.
+    let names: HashSet<String> = select.projection.iter().filter_map(output).collect();
+    let is_of_result = |expr: &Expr| {
+        let mut found = matches!(expr, Expr::Value(_));
+        each_expr(expr, &mut |expr| found |= matches!(expr, Expr::Identifier(name) if names.contains(&value_of(name))));
+        found
+    };
+    let mut hidden = Vec::new();
+    for by in order {
+        if clashes(&by.expr) || !is_of_result(&by.expr) {
+            let alias = Ident::new(format!("__by_{}", hidden.len()));
+            let expr = std::mem::replace(&mut by.expr, Expr::Identifier(alias.clone()));
+            select.projection.push(SelectItem::ExprWithAlias { expr, alias: alias.clone() });
+            hidden.push(alias.value);
+        }
+    }
+    let outer = format!("SELECT * EXCLUDE ({}) FROM (SELECT 1) AS __sorted", hidden.join(", "));
+    let parsed = Parser::new(&EbbtideDialect).try_with_sql(&outer).and_then(|mut parser| parser.parse_query());
+    let Ok(mut outer) = parsed.map(|query| *query.body) else { return };
+    if let SetExpr::Select(outer) = &mut outer
+        && let [from] = outer.from.as_mut_slice()
+        && let TableFactor::Derived { subquery, .. } = &mut from.relation
+    {
+        std::mem::swap(&mut query.body, &mut subquery.body);
+    }
+    *query.body = outer;
+}
+
+/// The names that columns of the result have instead of those of the tables' columns.
+fn aliases(items: &[SelectItem]) -> HashSet<String> {
+    let mut found = HashSet::new();
+    for item in items {
+        match item {
+            SelectItem::ExprWithAlias { expr, alias } => {
+                let is_own = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+                    && column(expr).is_some_and(|parts| parts.last() == Some(&value_of(alias)));
+                found.extend((!is_own).then(|| value_of(alias)));
+            }
+            SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+                let replaced = options.opt_replace.iter().flat_map(|replaced| &replaced.items);
+                found.extend(replaced.map(|item| value_of(&item.column_name)));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether the column of a table, not a member of it, has one of the names.
+fn is_alias(column: &[String], aliases: &HashSet<String>, tables: &[String]) -> bool {
+    match column {
+        [name] => aliases.contains(name),
+        [.., table, name] => tables.contains(table) && aliases.contains(name),
+        [] => false,
+    }
+}
+
+/// The name of a column of the result, if it is known.
+fn output(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(value_of(alias)),
+        SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => column(expr)?.pop(),
+        _ => None,
+    }
+}
+
+/// The names of a column, or of one that is cast.
+fn column(expr: &Expr) -> Option<Vec<String>> {
+    match expr {
+        Expr::Identifier(name) => Some(vec![value_of(name)]),
+        Expr::CompoundIdentifier(parts) => Some(parts.iter().map(value_of).collect()),
+        Expr::Cast { expr, .. } | Expr::AtTimeZone { timestamp: expr, .. } | Expr::Nested(expr) => column(expr),
+        _ => None,
     }
 }
 
@@ -276,11 +385,7 @@ fn is_cast(expr: &Expr) -> bool {
 }
 
 fn is_column(expr: &Expr) -> bool {
-    match expr {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-        Expr::Cast { expr, .. } | Expr::AtTimeZone { timestamp: expr, .. } | Expr::Nested(expr) => is_column(expr),
-        _ => false,
-    }
+    column(expr).is_some()
 }
 
 fn give(item: &mut SelectItem, name: String) {
@@ -291,7 +396,7 @@ fn give(item: &mut SelectItem, name: String) {
 }
 
 /// Renames items that would clash with another item of their list.
-fn make_unique(items: &mut [SelectItem]) {
+fn make_unique(items: &mut [SelectItem], tables: &[String]) {
     if items.len() < 2 {
         return;
     }
@@ -303,8 +408,14 @@ fn make_unique(items: &mut [SelectItem]) {
         .iter()
         .map(|item| match item {
             SelectItem::UnnamedExpr(expr) => {
-                let bare = bare(expr);
-                let is_cast = has_casts(expr) && expr.to_string() != bare;
+                let bare = match (column(expr).as_deref(), tables) {
+                    // With one table, its name makes no difference.
+                    (Some([table, name]), [only]) if table == only => {
+                        by_value(&Expr::Identifier(Ident::with_quote('"', name.clone())))
+                    }
+                    _ => bare(expr),
+                };
+                let is_cast = has_casts(expr) && by_value(expr) != bare;
                 Some((bare, is_cast))
             }
             _ => None,
@@ -312,23 +423,28 @@ fn make_unique(items: &mut [SelectItem]) {
         .collect();
     let plain: HashSet<&String> =
         calls.iter().flatten().filter(|(_, is_cast)| !is_cast).map(|(called, _)| called).collect();
+    let aliases = aliases(items);
     let mut taken: HashSet<String> = HashSet::new();
     for (item, called) in items.iter_mut().zip(&calls) {
         let Some((called, is_cast)) = called else { continue };
         let SelectItem::UnnamedExpr(expr) = &*item else { continue };
-        let of_star = all && is_column(expr);
+        let column = column(expr);
+        let of_star = all && column.is_some();
+        let of_alias = column.as_ref().is_some_and(|column| is_alias(column, &aliases, tables));
         let clashes = match is_cast {
             true => any || plain.contains(called) || taken.contains(called),
-            false => of_star || taken.contains(called),
+            false => of_star || of_alias || taken.contains(called),
         };
         if !clashes {
             taken.insert(called.clone());
             continue;
         }
-        let text = if *is_cast { expr.to_string() } else { called.rsplit('.').next().unwrap_or(called).to_owned() };
+        let name = column.and_then(|mut parts| parts.pop()).filter(|_| !is_cast);
+        let text = name.unwrap_or_else(|| expr.to_string());
         let numbered = |n: usize| if n == 0 { text.clone() } else { format!("{text}_{n}") };
         let from = usize::from(!is_cast);
-        let name = (from..).map(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
+        let is_free = |name: &String| !taken.contains(name) && !aliases.contains(name);
+        let name = (from..).map(numbered).find(is_free).unwrap_or_default();
         taken.insert(name.clone());
         give(item, name);
     }
@@ -341,7 +457,7 @@ fn keep_casts_apart(query: &mut Query) {
     }
     let mut forms: HashMap<String, HashSet<String>> = HashMap::new();
     let mut note = |expr: &Expr| {
-        forms.entry(bare(expr)).or_default().insert(expr.to_string());
+        forms.entry(bare(expr)).or_default().insert(by_value(expr));
     };
     each_expr(query, &mut |expr| {
         if matches!(expr, Expr::Function(_)) {
@@ -393,13 +509,35 @@ fn has_casts(within: &impl Visit) -> bool {
     found
 }
 
-/// The text of an expression without its casts and parentheses.
+/// The text of an expression without its casts and parentheses, with names [by value](by_value).
 fn bare(expr: &Expr) -> String {
     if !has_casts(expr) {
-        return expr.to_string();
+        return by_value(expr);
     }
     let mut expr = expr.clone();
     let _infallible = visit_mut(&mut expr, &mut WithoutCasts);
+    by_value(&expr)
+}
+
+/// The text of an expression in which names are the same if the planner takes them for the same: `temp`, `TEMP` and `"temp"`.
+fn by_value(expr: &Expr) -> String {
+    let text = expr.to_string();
+    if !text.bytes().any(|byte| matches!(byte, b'"' | b'`') || byte.is_ascii_uppercase()) {
+        return text;
+    }
+    let mut expr = expr.clone();
+    each_expr_mut(&mut expr, &mut |expr| {
+        let names = match expr {
+            Expr::Identifier(name) => std::slice::from_mut(name),
+            Expr::CompoundIdentifier(names) => names.as_mut_slice(),
+            _ => return,
+        };
+        for name in names {
+            let value = value_of(name);
+            let is_bare = value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit());
+            *name = if is_bare { Ident::new(value) } else { Ident::with_quote('"', value) };
+        }
+    });
     expr.to_string()
 }
 

@@ -20,7 +20,7 @@ pub(super) fn check(statement: &impl Visit) -> Result<()> {
 
 struct Refusal;
 
-fn refused(what: &str) -> Flow {
+pub(super) fn refused(what: &str) -> Flow {
     ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, format!("not supported: {what}"))))
 }
 

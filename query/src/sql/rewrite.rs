@@ -1,6 +1,8 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
 use super::dialect::EbbtideDialect;
+use super::lists;
+use super::refused::refused;
 use super::using;
 use super::visit::{Flow, each_expr_mut};
 use crate::dml::cast_of;
@@ -94,8 +96,7 @@ impl VisitorMut for Rewrite {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
-        using::in_select(select);
-        ControlFlow::Continue(())
+        using::in_select(select)
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
@@ -141,6 +142,11 @@ impl VisitorMut for Rewrite {
                 }
             }
             Expr::Function(call) => {
+                if let Some(query) = lists::query_of(call) {
+                    let Some(list) = lists::list(query) else { return refused(lists::REFUSED) };
+                    *expr = list;
+                    return ControlFlow::Continue(());
+                }
                 if call.name.to_string().eq_ignore_ascii_case("list") {
                     call.name = ObjectName::from(Ident::new("array_agg"));
                 }

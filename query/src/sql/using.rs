@@ -2,141 +2,386 @@
 //!
 //! DataFusion takes the left table's column for them, which is NULL in rows that only the right one has, and does not find them
 //! in WHERE. So unqualified names of such columns are replaced: by the right table's column for a right join, and by the first of
-//! both that is not NULL for a full join.
+//! both that is not NULL for a full join. For `*` it takes the column of the table whose name sorts first, so `*` becomes a list of the
+//! tables' columns. A further `USING` compares the first table's column; it becomes a condition where another one is meant.
 
+use super::refused::refused;
 use super::rewrite::filled;
 use super::visit::{Flow, visit_mut};
 use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, OrderByKind,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    BinaryOperator, Distinct, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Replaces the names in a query.
+/// Replaces the names in the order of a query.
 pub(super) fn in_query(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let Some(merged) = Merged::of(select).filter(|merged| merged.everywhere) else { return };
-    let is_selected = |name: &Ident| {
-        select.projection.iter().any(|item| match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(selected)) | SelectItem::ExprWithAlias { alias: selected, .. } => {
-                is_same(selected, name)
-            }
-            SelectItem::Wildcard(_) => true,
-            _ => false,
-        })
-    };
+    if !merges_any(&select.from) {
+        return;
+    }
+    // What is refused is refused at the SELECT.
+    let Ok(merged) = Merged::of(&mut select.from.clone()) else { return };
     if let Some(order) = &mut query.order_by
         && let OrderByKind::Expressions(order) = &mut order.kind
+        && merged.everywhere
     {
-        for by in order {
-            match &by.expr {
-                Expr::Identifier(name) if is_selected(name) => {}
-                _ => merged.replace_in(&mut by.expr),
-            }
-        }
+        let merged = merged.in_order(&select.projection);
+        order.iter_mut().for_each(|by| merged.replace_in(&mut by.expr));
     }
 }
 
 /// Replaces the names in a SELECT.
-pub(super) fn in_select(select: &mut Select) {
-    let Some(merged) = Merged::of(select) else { return };
+pub(super) fn in_select(select: &mut Select) -> Flow {
+    if !merges_any(&select.from) {
+        return ControlFlow::Continue(());
+    }
+    let merged = match Merged::of(&mut select.from) {
+        Ok(merged) => merged,
+        Err(what) => return refused(&what),
+    };
     if let Some(condition) = &mut select.selection {
         merged.replace_in(condition);
     }
-    if !merged.everywhere {
-        return;
+    if merged.everywhere {
+        for condition in [&mut select.having, &mut select.qualify].into_iter().flatten() {
+            merged.replace_in(condition);
+        }
+        if let GroupByExpr::Expressions(groups, _) = &mut select.group_by {
+            groups.iter_mut().for_each(|group| merged.replace_in(group));
+        }
+        if let Some(Distinct::On(keys)) = &mut select.distinct {
+            keys.iter_mut().for_each(|key| merged.replace_in(key));
+        }
+        merged.replace_in(&mut select.named_window);
     }
-    for condition in [&mut select.having, &mut select.qualify].into_iter().flatten() {
-        merged.replace_in(condition);
+    match merged.items(std::mem::take(&mut select.projection)) {
+        Ok(items) => {
+            select.projection = items;
+            ControlFlow::Continue(())
+        }
+        Err(what) => refused(&what),
     }
-    if let GroupByExpr::Expressions(groups, _) = &mut select.group_by {
-        groups.iter_mut().for_each(|group| merged.replace_in(group));
-    }
-    if let Some(Distinct::On(keys)) = &mut select.distinct {
-        keys.iter_mut().for_each(|key| merged.replace_in(key));
-    }
-    let items = std::mem::take(&mut select.projection);
-    select.projection = items.into_iter().flat_map(|item| merged.item(item)).collect();
 }
 
 /// The merged columns of the joins of a SELECT.
 #[derive(Default)]
 struct Merged {
-    columns: Vec<(Ident, Expr)>,
+    columns: Vec<Column>,
     /// Whether the names are to be replaced outside WHERE too.
     everywhere: bool,
-    /// The tables of the join, if there is only one.
-    tables: Option<[ObjectName; 2]>,
+    /// The tables whose columns `*` stands for; `None` if it cannot be determined which table has a column.
+    tables: Option<Vec<Table>>,
+    /// Whether a table may lack the row of a merged column, so that `*` is not what DataFusion makes of it.
+    is_outer: bool,
+    /// Whether `columns` are all that are merged, and DataFusion knows them as merged.
+    is_complete: bool,
+}
+
+/// A merged column.
+#[derive(Clone)]
+struct Column {
+    name: Ident,
+    /// What it is replaced by.
+    expr: Expr,
+    /// The first table that has it, by its place.
+    first: usize,
+    /// Whether it is another column than that of the first table.
+    is_other: bool,
+}
+
+/// A table, and the columns in which it is merged with one before it.
+struct Table {
+    name: ObjectName,
+    merged: Vec<Ident>,
 }
 
 impl Merged {
-    /// `None` if there are none, or they cannot be determined.
-    fn of(select: &Select) -> Option<Merged> {
-        let [from] = select.from.as_slice() else { return None };
-        let left = name_of(&from.relation);
-        let mut merged = Merged::default();
-        for (at, join) in from.joins.iter().enumerate() {
-            let Some((names, sides)) = using(join) else { continue };
-            let right = name_of(&join.relation)?;
-            for name in names {
-                let known = merged.columns.iter().position(|(known, _)| is_same(known, name));
-                let of_left = match known {
-                    Some(known) => merged.columns[known].1.clone(),
-                    // Of several tables on the left, any may have it.
-                    None if at == 0 => column(left.as_ref()?, name),
-                    None => return None,
-                };
-                let column = match sides {
-                    Sides::Left => of_left,
-                    Sides::Right => column(&right, name),
-                    Sides::Both => filled("coalesce($1, $2)", &[of_left, column(&right, name)])?,
-                };
-                merged.everywhere |= sides != Sides::Left;
-                match known {
-                    Some(known) => merged.columns[known].1 = column,
-                    None => merged.columns.push((name.clone(), column)),
+    /// A `USING` that DataFusion would get wrong becomes a condition.
+    ///
+    /// # Errors
+    /// What is refused.
+    fn of(from: &mut [TableWithJoins]) -> Result<Merged, String> {
+        let mut all = Merged { tables: Some(Vec::new()), is_complete: true, ..Merged::default() };
+        let mut at = 0;
+        for from in from {
+            let mut one = Merged::of_joins(from, at)?;
+            at += 1 + from.joins.len();
+            all.everywhere |= one.everywhere;
+            all.is_outer |= one.is_outer;
+            all.is_complete &= one.is_complete;
+            all.tables = all.tables.take().zip(one.tables.take()).map(|(mut all, more)| {
+                all.extend(more);
+                all
+            });
+            for column in one.columns {
+                // A name that two lists of joins have is ambiguous.
+                match all.columns.iter().position(|known| is_same(&known.name, &column.name)) {
+                    Some(known) => drop(all.columns.remove(known)),
+                    None => all.columns.push(column),
                 }
             }
         }
-        if let ([join], Some(left)) = (from.joins.as_slice(), left) {
-            merged.tables = name_of(&join.relation).map(|right| [left, right]);
-        }
-        (!merged.columns.is_empty()).then_some(merged)
+        Ok(all)
     }
 
-    fn column(&self, name: &Ident) -> Option<&Expr> {
-        self.columns.iter().find(|(known, _)| is_same(known, name)).map(|(_, column)| column)
+    /// The columns of a table, at this place, and those that are joined to it.
+    fn of_joins(from: &mut TableWithJoins, at: usize) -> Result<Merged, String> {
+        let first = name_of(&from.relation);
+        let tables = first.clone().map(|name| vec![Table { name, merged: Vec::new() }]);
+        let is_outer = has_join(&from.relation, &|sides| sides != Sides::Inner);
+        let mut merged = Merged { tables, is_outer, is_complete: true, ..Merged::default() };
+        for (place, join) in from.joins.iter_mut().enumerate() {
+            if [&from.relation, &join.relation].into_iter().any(|table| has_join(table, &Sides::has_right)) {
+                return Err("RIGHT and FULL joins with USING or NATURAL in parentheses; write ON a.x = b.x".to_owned());
+            }
+            let right = name_of(&join.relation);
+            let Some(sides) = sides(&join.join_operator) else {
+                merged.tables = None;
+                continue;
+            };
+            let mut names = Vec::new();
+            match constraint(&mut join.join_operator) {
+                Some(JoinConstraint::Natural) => {
+                    if sides.has_right() || merged.everywhere {
+                        return Err("NATURAL RIGHT and FULL joins; write USING (x)".to_owned());
+                    }
+                    merged.is_outer |= sides != Sides::Inner;
+                    (merged.tables, merged.is_complete) = (None, false);
+                }
+                Some(constraint @ JoinConstraint::Using(_)) => {
+                    if let JoinConstraint::Using(of) = &*constraint {
+                        names.extend(of.iter().filter_map(|name| name.0.last()?.as_ident()).cloned());
+                    }
+                    // Of several tables on the left, any may have a column.
+                    let left = first.as_ref().filter(|_| place == 0);
+                    if let Some(condition) = merged.merge(&names, (left, right.as_ref()), sides, at)? {
+                        *constraint = JoinConstraint::On(condition);
+                        merged.is_complete = false;
+                    }
+                }
+                Some(JoinConstraint::On(condition)) if merged.everywhere => merged.replace_in(condition),
+                _ => {}
+            }
+            merged.is_outer |= has_join(&join.relation, &|sides| sides != Sides::Inner);
+            merged.tables = merged.tables.take().zip(right).map(|(mut tables, name)| {
+                tables.push(Table { name, merged: names });
+                tables
+            });
+        }
+        Ok(merged)
+    }
+
+    /// Merges the columns of a join. Its condition, if DataFusion would take another one.
+    fn merge(
+        &mut self,
+        names: &[Ident],
+        (left, right): (Option<&ObjectName>, Option<&ObjectName>),
+        sides: Sides,
+        at: usize,
+    ) -> Result<Option<Expr>, String> {
+        let both = |left: &Expr, op, right: &Expr| Expr::BinaryOp {
+            left: Box::new(left.clone()),
+            op,
+            right: Box::new(right.clone()),
+        };
+        let (mut condition, mut is_needed) = (Some(None), false);
+        self.everywhere |= sides.has_right();
+        self.is_outer |= sides != Sides::Inner;
+        for name in names {
+            let known = self.columns.iter().position(|known| is_same(&known.name, name));
+            let of_left = match known {
+                Some(known) => Some(self.columns[known].expr.clone()),
+                None => left.map(|table| column(table, name)),
+            };
+            let of_right = right.map(|table| column(table, name));
+            is_needed |= known.is_some_and(|known| self.columns[known].is_other);
+            condition = condition.zip(of_left.as_ref().zip(of_right.as_ref())).map(|(all, (left, right))| {
+                let one = both(left, BinaryOperator::Eq, right);
+                Some(all.map_or(one.clone(), |all| both(&all, BinaryOperator::And, &one)))
+            });
+            let expr = match sides {
+                Sides::Inner | Sides::Left => of_left,
+                Sides::Right => of_right,
+                Sides::Both => {
+                    of_left.zip(of_right).and_then(|(left, right)| filled("coalesce($1, $2)", &[left, right]))
+                }
+            };
+            match (expr, known.map(|known| &mut self.columns[known])) {
+                (None, _) if sides.has_right() => return Err(undetermined(name)),
+                (None, _) => self.is_complete = false,
+                (Some(expr), Some(known)) => (known.expr, known.is_other) = (expr, known.is_other || sides.has_right()),
+                (Some(expr), None) => {
+                    if left.is_none() {
+                        (self.tables, self.is_complete) = (None, false);
+                    }
+                    let (name, is_other) = (name.clone(), sides.has_right());
+                    self.columns.push(Column { name, expr, first: at, is_other });
+                }
+            }
+        }
+        match condition {
+            _ if !is_needed => Ok(None),
+            Some(condition) => Ok(condition),
+            None => Err(names.first().map(undetermined).unwrap_or_default()),
+        }
+    }
+
+    fn column(&self, name: &Ident) -> Option<&Column> {
+        self.columns.iter().find(|column| is_same(&column.name, name))
     }
 
     fn replace_in(&self, node: &mut impl VisitMut) {
         let _infallible = visit_mut(node, &mut Replace { merged: self, depth: 0 });
     }
 
-    fn item(&self, item: SelectItem) -> Vec<SelectItem> {
-        match (item, &self.tables) {
-            (SelectItem::UnnamedExpr(Expr::Identifier(name)), _) if self.column(&name).is_some() => {
-                let expr = self.column(&name).cloned().unwrap_or_else(|| Expr::Identifier(name.clone()));
-                vec![SelectItem::ExprWithAlias { expr, alias: name }]
+    /// What names in ORDER BY stand for: first for columns of the result.
+    fn in_order(mut self, projection: &[SelectItem]) -> Merged {
+        let columns = std::mem::take(&mut self.columns);
+        let is_shown_twice = |column: &Column| projection.iter().any(|item| self.shows(item, column));
+        let shown = columns.iter().filter_map(|column| {
+            let name = &column.name;
+            let shown = projection.iter().find_map(|item| match item {
+                SelectItem::UnnamedExpr(Expr::Identifier(shown)) if is_same(shown, name) => {
+                    Some(is_shown_twice(column).then(|| column.expr.clone()))
+                }
+                SelectItem::ExprWithAlias { alias, .. } if is_same(alias, name) => Some(None),
+                SelectItem::UnnamedExpr(expr @ Expr::CompoundIdentifier(parts)) => {
+                    parts.last().is_some_and(|last| is_same(last, name)).then(|| Some(expr.clone()))
+                }
+                SelectItem::Wildcard(_) => Some(None),
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), _) => {
+                    self.has(table, column).then(|| Some(self::column(table, name)))
+                }
+                _ => None,
+            });
+            let expr = shown.unwrap_or_else(|| Some(column.expr.clone()))?;
+            Some(Column { expr, ..column.clone() })
+        });
+        let columns = shown.collect();
+        self.columns = columns;
+        self
+    }
+
+    /// Whether a table has a merged column.
+    fn has(&self, table: &ObjectName, column: &Column) -> bool {
+        let is_it = |known: &Table| {
+            known.name.0.len() == table.0.len()
+                && known
+                    .name
+                    .0
+                    .iter()
+                    .zip(&table.0)
+                    .all(|(a, b)| a.as_ident().zip(b.as_ident()).is_some_and(|(a, b)| is_same(a, b)))
+        };
+        let mut tables = self.tables.iter().flatten().enumerate();
+        tables.any(|(at, known)| {
+            is_it(known) && (at == column.first || known.merged.iter().any(|name| is_same(name, &column.name)))
+        })
+    }
+
+    /// Whether an item is `t.*` of a table with this merged column.
+    fn shows(&self, item: &SelectItem, column: &Column) -> bool {
+        match item {
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), _) => {
+                self.has(table, column)
             }
-            (SelectItem::Wildcard(options), Some(tables)) if has_no_options(&options) => {
-                let names = || self.columns.iter().map(|(name, _)| ObjectName::from(name.clone())).collect();
-                let options = || WildcardAdditionalOptions {
-                    opt_exclude: Some(ExcludeSelectItem::Multiple(names())),
-                    ..WildcardAdditionalOptions::default()
-                };
-                let rest = tables.iter().map(|table| {
-                    SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table.clone()), options())
-                });
-                let columns = self.columns.iter().cloned();
-                columns.map(|(alias, expr)| SelectItem::ExprWithAlias { expr, alias }).chain(rest).collect()
-            }
-            (mut item, _) => {
-                self.replace_in(&mut item);
-                vec![item]
+            _ => false,
+        }
+    }
+
+    /// The list of a SELECT.
+    fn items(&self, items: Vec<SelectItem>) -> Result<Vec<SelectItem>, String> {
+        let is_expanded = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if has_no_options(options));
+        let has_star = items.iter().any(is_expanded);
+        let mut names: HashSet<String> = items.iter().filter_map(alias).map(value_of).collect();
+        let shown = self.columns.iter().filter(|column| has_star || items.iter().any(|item| self.shows(item, column)));
+        names.extend(shown.map(|column| value_of(&column.name)));
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            match item {
+                SelectItem::Wildcard(options) => self.star(options, &mut list)?,
+                SelectItem::UnnamedExpr(Expr::Identifier(name)) if self.everywhere && self.column(&name).is_some() => {
+                    let expr = self.column(&name).map_or_else(|| Expr::Identifier(name.clone()), |of| of.expr.clone());
+                    let alias = if names.insert(value_of(&name)) { name } else { numbered(&name, &mut names) };
+                    list.push(SelectItem::ExprWithAlias { expr, alias });
+                }
+                // As beside a `*` that stays one.
+                SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) if has_star => {
+                    let name = match &expr {
+                        Expr::Identifier(name) => name.clone(),
+                        Expr::CompoundIdentifier(parts) => parts.last().cloned().unwrap_or_else(|| Ident::new("")),
+                        _ => Ident::new(""),
+                    };
+                    list.push(SelectItem::ExprWithAlias { expr, alias: numbered(&name, &mut names) });
+                }
+                mut item => {
+                    if self.everywhere {
+                        self.replace_in(&mut item);
+                    }
+                    list.push(item);
+                }
             }
         }
+        Ok(list)
+    }
+
+    /// Adds what `*` stands for to a list.
+    fn star(&self, mut options: WildcardAdditionalOptions, list: &mut Vec<SelectItem>) -> Result<(), String> {
+        let replaced = |columns: &mut dyn Iterator<Item = &Column>| {
+            let one = |of: &Column| {
+                Box::new(ReplaceSelectElement { expr: of.expr.clone(), column_name: plain(&of.name), as_keyword: true })
+            };
+            let items: Vec<Box<ReplaceSelectElement>> = columns.map(one).collect();
+            (!items.is_empty()).then_some(ReplaceSelectItem { items })
+        };
+        match &self.tables {
+            Some(tables) if has_no_options(&options) => {
+                for (at, table) in tables.iter().enumerate() {
+                    let merged: Vec<ObjectName> =
+                        table.merged.iter().map(|name| ObjectName::from(plain(name))).collect();
+                    let options = WildcardAdditionalOptions {
+                        opt_exclude: (!merged.is_empty()).then_some(ExcludeSelectItem::Multiple(merged)),
+                        opt_replace: replaced(&mut self.columns.iter().filter(|of| of.is_other && of.first == at)),
+                        ..WildcardAdditionalOptions::default()
+                    };
+                    let of = SelectItemQualifiedWildcardKind::ObjectName(table.name.clone());
+                    list.push(SelectItem::QualifiedWildcard(of, options));
+                }
+            }
+            _ if !self.is_outer => list.push(SelectItem::Wildcard(options)),
+            _ if self.is_complete && options.opt_replace.is_none() && options.opt_rename.is_none() => {
+                options.opt_replace = replaced(&mut self.columns.iter());
+                list.push(SelectItem::Wildcard(options));
+            }
+            _ => return Err("* over these outer joins with USING or NATURAL; name the columns".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn undetermined(name: &Ident) -> String {
+    format!(
+        "USING ({name}) where it is not clear which table on the left has the column; write ON a.{name} = b.{name}, with a name for \
+         each table"
+    )
+}
+
+/// A name for a column beside another one of its name.
+fn numbered(name: &Ident, names: &mut HashSet<String>) -> Ident {
+    let name = value_of(name);
+    let free = (1..).map(|n| format!("{name}_{n}")).find(|name| !names.contains(name)).unwrap_or_default();
+    names.insert(free.clone());
+    Ident::with_quote('"', free)
+}
+
+fn alias(item: &SelectItem) -> Option<&Ident> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
+        _ => None,
     }
 }
 
@@ -148,24 +393,76 @@ fn has_no_options(options: &WildcardAdditionalOptions) -> bool {
 /// The tables that have a value in each row of a join.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sides {
+    /// Both, in each row.
+    Inner,
     Left,
     Right,
+    /// One or the other.
     Both,
 }
 
-fn using(join: &Join) -> Option<(Vec<&Ident>, Sides)> {
-    let (constraint, sides) = match &join.join_operator {
+impl Sides {
+    /// Whether there are rows that only the right table has.
+    fn has_right(self) -> bool {
+        matches!(self, Sides::Right | Sides::Both)
+    }
+}
+
+/// `None` if a join has not the columns of both tables.
+fn sides(join: &JoinOperator) -> Option<Sides> {
+    match join {
+        JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_) => Some(Sides::Inner),
+        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => Some(Sides::Left),
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => Some(Sides::Right),
+        JoinOperator::FullOuter(_) => Some(Sides::Both),
+        _ => None,
+    }
+}
+
+fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    match join {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::CrossJoin(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+/// Whether tables are joined with `USING` or `NATURAL`, also in parentheses.
+fn merges_any(from: &[TableWithJoins]) -> bool {
+    from.iter().any(|from| {
+        let of_joins = from.joins.iter().any(|join| merges(&join.join_operator));
+        of_joins
+            || from.joins.iter().map(|join| &join.relation).chain([&from.relation]).any(|of| has_join(of, &|_| true))
+    })
+}
+
+fn merges(join: &JoinOperator) -> bool {
+    match join {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)
         | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint) => (constraint, Sides::Left),
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (constraint, Sides::Right),
-        JoinOperator::FullOuter(constraint) => (constraint, Sides::Both),
-        _ => return None,
-    };
-    let JoinConstraint::Using(names) = constraint else { return None };
-    let names: Option<Vec<&Ident>> = names.iter().map(|name| name.0.last()?.as_ident()).collect();
-    names.map(|names| (names, sides))
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => {
+            matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a table is a join in parentheses, with `USING` or `NATURAL`, of such a kind.
+fn has_join(table: &TableFactor, is: &dyn Fn(Sides) -> bool) -> bool {
+    let TableFactor::NestedJoin { table_with_joins: of, .. } = table else { return false };
+    let is_such = |join: &JoinOperator| merges(join) && sides(join).is_some_and(is);
+    has_join(&of.relation, is)
+        || of.joins.iter().any(|join| is_such(&join.join_operator) || has_join(&join.relation, is))
 }
 
 /// The name by which a table's columns are qualified.
@@ -184,8 +481,21 @@ fn column(table: &ObjectName, name: &Ident) -> Expr {
     Expr::CompoundIdentifier(parts.cloned().collect())
 }
 
+/// A name as the planner knows it.
+pub(super) fn value_of(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_ascii_lowercase(),
+    }
+}
+
 fn is_same(a: &Ident, b: &Ident) -> bool {
-    a.value.eq_ignore_ascii_case(&b.value)
+    value_of(a) == value_of(b)
+}
+
+/// The name where the planner does not fold it to small letters.
+fn plain(name: &Ident) -> Ident {
+    Ident::with_quote('"', value_of(name))
 }
 
 /// Replaces names, but for those of inner queries, which may have tables with such columns.
@@ -212,7 +522,7 @@ impl VisitorMut for Replace<'_> {
             && let Expr::Identifier(name) = expr
             && let Some(column) = self.merged.column(name)
         {
-            *expr = column.clone();
+            *expr = column.expr.clone();
         }
         ControlFlow::Continue(())
     }

@@ -10,10 +10,10 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Whether a visit continues. It ends early only with an error.
-pub(super) type Flow = ControlFlow<Box<QueryError>>;
+pub(crate) type Flow = ControlFlow<Box<QueryError>>;
 
 /// Visits a node and everything in it.
-pub(super) fn visit(node: &impl Visit, visitor: &mut dyn Visitor<Break = Box<QueryError>>) -> Result<()> {
+pub(crate) fn visit(node: &impl Visit, visitor: &mut dyn Visitor<Break = Box<QueryError>>) -> Result<()> {
     result(node.visit(&mut AnyVisitor(visitor)))
 }
 
