@@ -293,7 +293,11 @@ impl Import<'_> {
                 eprintln!("note: these files were imported into {name} before; their measurements are added again");
                 Ok(Rest::All)
             }
-            EarlierImport::None => {
+            EarlierImport::OfOtherContents(file) if args.resume => Err(Failure::new(format!(
+                "{file} has changed since it was imported into {name}, so --resume cannot know which of its measurements are \
+                 stored: import only what is new, or all of them again without --resume"
+            ))),
+            EarlierImport::None | EarlierImport::OfOtherContents(_) => {
                 if args.resume && existing.is_some() {
                     eprintln!("{name}: no import was interrupted; this one begins with the first row");
                 }

@@ -108,6 +108,8 @@ pub(super) enum EarlierImport {
     None,
     /// All of these files, with these options.
     Finished(u64),
+    /// A file of this name, which had other contents.
+    OfOtherContents(String),
     /// An import that was interrupted.
     Interrupted(Box<State>),
 }
@@ -156,8 +158,13 @@ impl Progress {
             return Ok(EarlierImport::None);
         }
         if state.finished {
-            let same = state.is_of(&self.state);
-            return Ok(if same { EarlierImport::Finished(state.stored) } else { EarlierImport::None });
+            if state.is_of(&self.state) {
+                return Ok(EarlierImport::Finished(state.stored));
+            }
+            let differs = |old: &Input, new: &Input| (old.bytes, old.checksum) != (new.bytes, new.checksum);
+            let has_changed = |new: &&Input| state.files.iter().any(|old| old.name == new.name && differs(old, new));
+            let changed = self.state.files.iter().find(has_changed);
+            return Ok(changed.map_or(EarlierImport::None, |file| EarlierImport::OfOtherContents(file.name.clone())));
         }
         state.settle(target);
         Ok(EarlierImport::Interrupted(Box::new(state)))

@@ -198,10 +198,10 @@ fn left(
         EarlierImport::Finished(_) => {
             eprintln!("note: these files were imported into {name} before; documents without an _id are added again");
         }
-        EarlierImport::None if args.resume && existing.is_some() => {
+        EarlierImport::None | EarlierImport::OfOtherContents(_) if args.resume && existing.is_some() => {
             eprintln!("{name}: no import was interrupted; this one begins with the first line");
         }
-        EarlierImport::None => {}
+        EarlierImport::None | EarlierImport::OfOtherContents(_) => {}
     }
     Ok(left)
 }
