@@ -252,7 +252,7 @@ impl VisitorMut for Known {
                 _ => None,
             },
             Expr::Function(function) => match query_of(function) {
-                // DataFusion cannot run all lists about other rows; those of the catalog have no items here.
+                // DataFusion cannot run all lists about the rows around them, so these are empty.
                 Some(query) if has_no_rows(query) || is_of_rows_around(query) => empty_list(expr),
                 Some(_) => None,
                 None => match call(expr).as_ref().map(|(name, args)| (name.as_str(), args.as_slice())) {
