@@ -252,7 +252,8 @@ impl VisitorMut for Known {
                 _ => None,
             },
             Expr::Function(function) => match query_of(function) {
-                Some(query) if has_no_rows(query) || unnests_columns(query) => empty_list(expr),
+                // DataFusion cannot run all lists about the rows around them, so these are empty.
+                Some(query) if has_no_rows(query) || is_of_rows_around(query) => empty_list(expr),
                 Some(_) => None,
                 None => match call(expr).as_ref().map(|(name, args)| (name.as_str(), args.as_slice())) {
                     // One row for each item is what `unnest` beside it makes.
@@ -433,10 +434,10 @@ fn is_null(query: &Query) -> bool {
     has_no_rows(query) || (reads_nothing(select) && select.projection.iter().all(is_null_of_none))
 }
 
-/// Whether a query reads what a function makes of columns around it.
-fn unnests_columns(query: &Query) -> bool {
+/// Whether a query refers to what is around it, in its condition or by a function of columns.
+fn is_of_rows_around(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else { return false };
-    select.from.iter().any(|from| {
+    let unnests = select.from.iter().any(|from| {
         let mut has_columns = false;
         if !matches!(from.relation, TableFactor::Table { args: None, .. } | TableFactor::Derived { .. }) {
             each_expr(&from.relation, &mut |expr| {
@@ -444,22 +445,29 @@ fn unnests_columns(query: &Query) -> bool {
             });
         }
         has_columns
-    })
+    });
+    unnests || refers_outside(select)
+}
+
+/// Whether the condition of a query refers to a table around it.
+fn refers_outside(select: &Select) -> bool {
+    let known = names(select);
+    let mut found = false;
+    each_expr(&select.selection, &mut |expr| {
+        if let Expr::CompoundIdentifier(names) = expr
+            && let Some(table) = names.len().checked_sub(2).and_then(|at| names.get(at))
+        {
+            found |= !known.iter().any(|known| table.value.eq_ignore_ascii_case(known));
+        }
+    });
+    found
 }
 
 /// Puts an aggregate into a subquery for one value that refers to what is around it: DataFusion asks for one, and there is
 /// one row.
 fn single(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let known = names(select);
-    let mut is_correlated = false;
-    each_expr(&select.selection, &mut |expr| {
-        if let Expr::CompoundIdentifier(names) = expr
-            && let Some(table) = names.len().checked_sub(2).and_then(|at| names.get(at))
-        {
-            is_correlated |= !known.iter().any(|known| table.value.eq_ignore_ascii_case(known));
-        }
-    });
+    let is_correlated = refers_outside(select);
     let [item] = select.projection.as_mut_slice() else { return };
     let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return };
     if is_correlated

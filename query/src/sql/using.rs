@@ -199,6 +199,8 @@ impl Merged {
             };
             let of_right = right.map(|table| column(table, name));
             is_needed |= known.is_some_and(|known| self.columns[known].is_other);
+            // DataFusion takes a name that is merged twice for ambiguous.
+            self.everywhere |= known.is_some();
             condition = condition.zip(of_left.as_ref().zip(of_right.as_ref())).map(|(all, (left, right))| {
                 let one = both(left, BinaryOperator::Eq, right);
                 Some(all.map_or(one.clone(), |all| both(&all, BinaryOperator::And, &one)))
