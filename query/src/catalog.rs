@@ -56,7 +56,7 @@ impl SessionTables {
         self.changes.load(Ordering::Relaxed) > 0
     }
 
-    fn get(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 

@@ -4,8 +4,10 @@
 //! made for each statement, into plans and streams. The snapshot lives as long as they do, so an idle session keeps no
 //! dropped file on disk.
 
+use crate::catalog::SessionTables;
 use crate::scan_spec::ScanSpec;
 use chrono::{DateTime, Utc};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::context::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -37,6 +39,8 @@ pub(crate) struct StatementContext {
     number: usize,
     /// The session, for planning while the statement runs.
     session: Arc<dyn SessionSource>,
+    /// What the session has created.
+    tables: Arc<SessionTables>,
     /// Whether files may be read and written by their paths.
     files: FileAccess,
     trace: Arc<ScanTrace>,
@@ -85,12 +89,19 @@ impl StatementContext {
             #[cfg(feature = "workers")]
             number: 0,
             session,
+            tables: Arc::default(),
             files,
             trace: Arc::default(),
             #[cfg(feature = "workers")]
             workers: None,
             views: Mutex::default(),
         }
+    }
+
+    /// The same in a session that has created these tables.
+    pub(crate) fn with_tables(mut self, tables: &Arc<SessionTables>) -> Self {
+        self.tables = Arc::clone(tables);
+        self
     }
 
     /// The same with machines that answer parts of it.
@@ -141,6 +152,11 @@ impl StatementContext {
     /// The text of a view: that of the first database which has one of this name.
     pub(crate) fn view(&self, name: &str) -> Option<&String> {
         self.snapshots().find_map(|snapshot| snapshot.views().get(name))
+    }
+
+    /// The columns of a table or a view that the session has created.
+    pub(crate) fn session_table(&self, name: &str) -> Option<SchemaRef> {
+        self.tables.get(name).map(|table| table.schema())
     }
 
     /// Machines that answer parts of the statement.

@@ -8,6 +8,7 @@ pub(crate) mod forms;
 
 use self::forms::{has_subquery, insert_of, part, refuse_first, refuse_other_forms, source_of, table_name};
 use crate::cancellation::Flag;
+use crate::documents::json::json_columns;
 use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
@@ -47,6 +48,8 @@ pub(crate) struct InsertTarget {
     stop: Arc<Flag>,
     into: Arc<Into>,
     rows: SchemaRef,
+    /// The columns of the rows that are Extended JSON of what documents hold.
+    json: Vec<bool>,
 }
 
 /// What rows are inserted into.
@@ -71,8 +74,8 @@ impl InsertTarget {
     /// The plan that inserts the rows of `source`, unless it is stopped.
     pub(crate) fn plan((database, stop): (Database, Arc<Flag>), into: Into, source: Arc<LogicalPlan>) -> LogicalPlan {
         let name = TableReference::bare(into.collection().to_owned());
-        let rows = Arc::clone(source.schema().inner());
-        let target = InsertTarget { database, stop, into: Arc::new(into), rows };
+        let (rows, json) = (Arc::clone(source.schema().inner()), json_columns(&source));
+        let target = InsertTarget { database, stop, into: Arc::new(into), rows, json };
         let target = provider_as_source(Arc::new(target));
         LogicalPlan::Dml(DmlStatement::new(name, target, WriteOp::Insert(InsertOp::Append), source))
     }
@@ -105,7 +108,7 @@ impl TableProvider for InsertTarget {
         _op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (database, stop, into) = (self.database.clone(), Arc::clone(&self.stop), Arc::clone(&self.into));
-        let sink = InsertSink { database, stop, into, schema: input.schema() };
+        let sink = InsertSink { database, stop, into, schema: input.schema(), json: self.json.clone() };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
 }
@@ -117,6 +120,7 @@ struct InsertSink {
     stop: Arc<Flag>,
     into: Arc<Into>,
     schema: SchemaRef,
+    json: Vec<bool>,
 }
 
 impl DisplayAs for InsertSink {
@@ -141,7 +145,8 @@ impl DataSink for InsertSink {
                 stop.write(database, move |db, stop| db.collection(&name)?.with_stop(stop).insert(&batch)).await
             }
             Into::Documents(into) => {
-                let (documents, conflict) = (documents_of(&batch, &into.columns).map_err(failed)?, into.conflict);
+                let documents = documents_of(&batch, &into.columns, &self.json).map_err(failed)?;
+                let conflict = into.conflict;
                 stop.write(database, move |db, stop| db.documents(&name)?.with_stop(stop).store(documents, conflict))
                     .await
             }

@@ -29,9 +29,17 @@ pub(crate) fn parse(
     };
     // Looked for only where a word of SQL is a name with capitals too.
     let named = LazyCell::new(|| if desugared { HashSet::new() } else { locations_of_names(&parsed) });
-    let quoted = quote_mixed_case(context.snapshots(), statement, &|place| named.contains(&place));
+    let quoted = quote_mixed_case(context, statement, &parsed, &tree, &|place| named.contains(&place));
     let parsed = if quoted == statement.text { parsed } else { parse(&sql::blanked(quoted, statement))?.0 };
     Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
+}
+
+/// The tree of the statement of a view, as it is parsed before names are quoted.
+fn tree(text: &str) -> Option<DfStatement> {
+    let statement = statement::parse(text).ok()?.into_iter().next()?;
+    let stack = sql::stack_for(&statement.tokens).ok()?;
+    let desugared = functions::desugar(&statement.text, &statement.tokens).ok()?;
+    sql::parse_query(desugared.as_deref().unwrap_or(&statement.text), None, stack).ok()
 }
 
 /// Whether a statement needs no database: it reads files, or nothing at all.

@@ -431,7 +431,8 @@ impl Session {
             #[cfg(feature = "workers")]
             let workers = self.workers.clone().filter(|_| snapshot.position().is_some());
             let context =
-                StatementContext::new(database.clone(), snapshot, Arc::clone(session) as _, self.files.clone());
+                StatementContext::new(database.clone(), snapshot, Arc::clone(session) as _, self.files.clone())
+                    .with_tables(&self.tables);
             #[cfg(feature = "workers")]
             let context = context.with_workers(workers);
             context

@@ -65,6 +65,16 @@ impl PlannedDocuments {
         &self.looked_up
     }
 
+    /// Whether a column shows values of several types, or whole documents: each as Extended JSON.
+    pub(crate) fn is_json(&self, at: usize) -> bool {
+        matches!(self.columns.get(at), Some((_, Shown::Whole | Shown::Field(ColumnKind::Json))))
+    }
+
+    /// Whether a column shows what documents hold.
+    pub(crate) fn is_stored(&self, name: &str) -> bool {
+        self.columns.iter().any(|(known, shown)| known == name && *shown != Shown::Written)
+    }
+
     /// What the values of a column are, or of a member of it, which further names lead to.
     pub(crate) fn kind_of(&self, names: &[&str]) -> Option<ColumnKind> {
         let (column, members) = names.split_first()?;

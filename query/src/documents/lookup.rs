@@ -50,7 +50,8 @@ pub(crate) fn of_condition(condition: &Expr, planned: &PlannedDocuments) -> Opti
                 Expr::Literal(literal, _) => value_of(literal, &kind),
                 _ => None,
             };
-            let values = list.iter().map(value).collect::<Option<Vec<_>>>()?;
+            let mut values = list.iter().map(value).collect::<Option<Vec<_>>>()?;
+            values.dedup();
             Some(json!({ path: { "$in": values } }))
         }
         _ => None,
@@ -64,7 +65,11 @@ fn united(mut left: Value, right: Value) -> Value {
         && let Some(values) = left.get_mut(&path).and_then(|test| test.get_mut("$in")).and_then(Value::as_array_mut)
         && let Some(others) = right.get(&path).and_then(|test| test.get("$in")).and_then(Value::as_array)
     {
-        values.extend(others.iter().cloned());
+        for other in others {
+            if !values.contains(other) {
+                values.push(other.clone());
+            }
+        }
         return left;
     }
     json!({ "$or": [left, right] })
@@ -136,7 +141,7 @@ fn value_of(literal: &ScalarValue, kind: &ColumnKind) -> Option<Value> {
             kind,
         ) => match kind {
             ColumnKind::Of(FieldType::String) => Some(json!(text)),
-            ColumnKind::Json => serde_json::from_str(text).ok().filter(is_exact),
+            ColumnKind::Json => serde_json::from_str(text).ok().map(as_integer).filter(is_exact),
             _ => None,
         },
         (ScalarValue::Boolean(Some(flag)), ColumnKind::Of(FieldType::Bool)) => Some(json!(flag)),
@@ -148,6 +153,15 @@ fn value_of(literal: &ScalarValue, kind: &ColumnKind) -> Option<Value> {
             Some(json!({"$date": {"$numberLong": ms.to_string()}}))
         }
         _ => None,
+    }
+}
+
+/// A whole number that was written as a double as an integer, which a filter finds the double by too.
+fn as_integer(value: Value) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and within the integers that a double holds")]
+    match value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0) {
+        Some(number) if value.is_f64() => json!(number as i64),
+        _ => value,
     }
 }
 

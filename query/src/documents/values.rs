@@ -5,18 +5,18 @@ use crate::error::{QueryError, Result};
 use crate::output::instant;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
 use ebbtide::documents_model::bson::spec::BinarySubtype;
 use ebbtide::documents_model::bson::{Binary, Bson, DateTime, Document, RawDocumentBuf};
 use ebbtide::documents_model::json::document_from_slice;
 use ebbtide_ttl::{Code, Precision};
 
 /// The documents of rows whose columns are named as their fields; NULL leaves a field out. A column `document` alone holds whole
-/// documents as Extended JSON.
+/// documents as Extended JSON. In the columns that are marked in `json`, each value is Extended JSON.
 ///
 /// # Errors
 /// [`Code::BadValue`] for values that documents do not hold, and columns that nobody writes.
-pub(crate) fn documents_of(rows: &RecordBatch, names: &[String]) -> Result<Vec<RawDocumentBuf>> {
+pub(crate) fn documents_of(rows: &RecordBatch, names: &[String], json: &[bool]) -> Result<Vec<RawDocumentBuf>> {
     let wrong = |message: String| QueryError::new(Code::BadValue, message);
     if names.len() != rows.num_columns() {
         let message = format!(
@@ -47,8 +47,12 @@ pub(crate) fn documents_of(rows: &RecordBatch, names: &[String]) -> Result<Vec<R
     let mut documents = Vec::with_capacity(rows.num_rows());
     for row in 0..rows.num_rows() {
         let mut document = Document::new();
-        for (name, column) in names.iter().zip(&columns) {
-            let value = value_of(column, row).map_err(|e| wrong(format!("index {row}: column '{name}': {e}")))?;
+        for (at, (name, column)) in names.iter().zip(&columns).enumerate() {
+            let value = match json.get(at) {
+                Some(true) => value_of_json(column, row),
+                _ => value_of(column, row),
+            };
+            let value = value.map_err(|e| wrong(format!("index {row}: column '{name}': {e}")))?;
             if let Some(value) = value {
                 document.insert(name.clone(), value);
             }
@@ -81,6 +85,7 @@ pub(crate) fn plain(column: &ArrayRef) -> Result<ArrayRef> {
         D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => cast(column, &D::Float64)?,
         D::LargeUtf8 | D::Utf8View => cast(column, &D::Utf8)?,
         D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => cast(column, &D::Binary)?,
+        D::Date32 | D::Date64 => cast(column, &D::Timestamp(TimeUnit::Millisecond, None))?,
         D::Dictionary(_, values) => plain(&cast(column, values)?)?,
         _ => column.clone(),
     })
@@ -92,6 +97,17 @@ fn cast_safely(column: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
         return Err(QueryError::new(Code::BadValue, "a whole number is greater than an int64 can be"));
     }
     Ok(cast)
+}
+
+/// The value that a text in Extended JSON stands for; `None` for NULL.
+fn value_of_json(column: &ArrayRef, row: usize) -> std::result::Result<Option<Bson>, String> {
+    const VALUE: &str = "value";
+    let Some(texts) = column.as_string_opt::<i32>().filter(|texts| texts.is_valid(row)) else {
+        return value_of(column, row);
+    };
+    let document = document_from_slice(format!("{{\"{VALUE}\":{}}}", texts.value(row)).as_bytes());
+    let mut document = Document::try_from(document.map_err(|e| e.message)?).map_err(|e| e.to_string())?;
+    Ok(document.remove(VALUE))
 }
 
 /// A value; `None` for NULL.
@@ -112,7 +128,7 @@ pub(crate) fn value_of(column: &ArrayRef, row: usize) -> std::result::Result<Opt
             let bytes = column.as_binary::<i32>().value(row).to_vec();
             Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes })
         }
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
+        DataType::Timestamp(..) => {
             let at = instant(column.as_ref(), row).ok_or("not a time")?;
             let ms = at.to_units(Precision::Ms).ok_or("the time is out of range")?;
             Bson::DateTime(DateTime::from_millis(ms))

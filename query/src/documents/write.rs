@@ -2,6 +2,7 @@
 //! from what is stored at that moment, not from the statement's snapshot.
 
 use super::cells::{DOCUMENT, ID, PlannedDocuments, WRITTEN};
+use super::json;
 use super::lookup::filter_of;
 use super::values::{plain, value_of};
 use crate::dml::forms::{has_subquery, insert_of, part, refuse_other_forms, source_of, table_name};
@@ -11,7 +12,7 @@ use crate::timestamp_coercion::{rewrite_expr, simplifier};
 use crate::zeros_in_lists;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -120,6 +121,19 @@ pub(crate) fn take_update(
     Ok(Some((planned, names, select)))
 }
 
+/// What an UPDATE sets a field to.
+enum NewValue {
+    /// What the document holds in the field of this column, or the whole document.
+    Stored(String),
+    Computed(Arc<dyn PhysicalExpr>),
+}
+
+/// The value of a field in the rows that an UPDATE changes.
+enum Given<'a> {
+    Stored(&'a str),
+    Column(ArrayRef),
+}
+
 /// What an UPDATE or a DELETE does to each document.
 pub(crate) struct Change {
     planned: PlannedDocuments,
@@ -127,7 +141,7 @@ pub(crate) struct Change {
     filter: Value,
     condition: Option<Arc<dyn PhysicalExpr>>,
     /// The fields that are set, with their new values; `None` to remove the document.
-    values: Option<Vec<(String, Arc<dyn PhysicalExpr>)>>,
+    values: Option<Vec<(String, NewValue)>>,
     /// The columns that all of these read.
     projection: Vec<usize>,
     schema: SchemaRef,
@@ -163,13 +177,15 @@ impl Change {
             if has_subquery(&expr) {
                 return Err(unsupported("a subquery; SELECT the values first"));
             }
-            Ok(rewrite_expr(unqualified(expr.unalias())?, &full, now, state.config_options())?)
+            let expr = json::in_expr(unqualified(expr.unalias())?, &planned)?;
+            Ok(rewrite_expr(expr, &full, now, state.config_options())?)
         };
         let condition = condition.map(&ready).transpose()?;
         let values = values.into_iter().map(&ready).collect::<Result<Vec<_>>>()?;
         let mut names: Vec<&str> = Vec::new();
+        let computed = values.iter().filter(|value| stored(value, &planned).is_none());
         let used: Vec<String> =
-            condition.iter().chain(&values).flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
+            condition.iter().chain(computed).flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
         for name in &used {
             if !names.contains(&name.as_str()) {
                 names.push(name);
@@ -185,8 +201,11 @@ impl Change {
         let condition = condition.map(simple).transpose()?;
         let filter = filter_of(condition.iter().flat_map(split_conjunction), &planned);
         let condition = condition.map(compile).transpose()?;
-        let values =
-            values.into_iter().map(|value| compile(simple(value)?)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let new_value = |value: Expr| match stored(&value, &planned) {
+            Some(name) => Ok(NewValue::Stored(name)),
+            None => compile(simple(value)?).map(NewValue::Computed),
+        };
+        let values = values.into_iter().map(new_value).collect::<std::result::Result<Vec<_>, _>>()?;
         let values = sets.map(|names| names.into_iter().zip(values).collect());
         Ok(Change { planned, filter, condition, values, projection, schema })
     }
@@ -214,7 +233,11 @@ impl Change {
         };
         let mut values = Vec::new();
         for (name, value) in self.values.iter().flatten() {
-            values.push((name.as_str(), plain(&evaluate(value, &batch)?)?));
+            let given = match value {
+                NewValue::Stored(name) => Given::Stored(name),
+                NewValue::Computed(value) => Given::Column(plain(&evaluate(value, &batch)?)?),
+            };
+            values.push((name.as_str(), given));
         }
         let mut outcomes = Vec::with_capacity(found.len());
         for (row, document) in found.iter().enumerate() {
@@ -239,16 +262,30 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRe
     Ok(expr.evaluate(batch).and_then(|value| value.into_array(batch.num_rows()))?)
 }
 
+/// The column that an expression is, if documents hold its values: these are set as they are, and not as the column shows them.
+fn stored(value: &Expr, planned: &PlannedDocuments) -> Option<String> {
+    match value {
+        Expr::Column(column) if planned.is_stored(&column.name) => Some(column.name.clone()),
+        _ => None,
+    }
+}
+
 /// A document with fields set to the values of a row; NULL removes a field. Other fields stay as they are, in their order.
-fn set(document: &RawDocument, values: &[(&str, ArrayRef)], row: usize) -> Result<RawDocumentBuf> {
+fn set(document: &RawDocument, values: &[(&str, Given<'_>)], row: usize) -> Result<RawDocumentBuf> {
     let wrong = |name: &str, e: String| QueryError::new(Code::BadValue, format!("column '{name}': {e}"));
     let mut new = Vec::with_capacity(values.len());
-    for (name, column) in values {
-        let value = match column.data_type() {
-            DataType::Null => None,
-            _ => value_of(column, row).map_err(|e| wrong(name, e))?,
+    for (name, given) in values {
+        let value = match given {
+            Given::Stored(DOCUMENT) => Some(RawBson::Document(document.to_owned())),
+            Given::Stored(field) => {
+                let found = document.iter().flatten().find(|(known, _)| known.as_str() == *field);
+                found.map(|(_, value)| RawBson::from(value))
+            }
+            Given::Column(column) => {
+                let value = value_of(column, row).map_err(|e| wrong(name, e))?;
+                value.map(RawBson::try_from).transpose().map_err(|e| wrong(name, e.to_string()))?
+            }
         };
-        let value = value.map(RawBson::try_from).transpose().map_err(|e| wrong(name, e.to_string()))?;
         new.push((*name, value, false));
     }
     let mut changed = RawDocumentBuf::new();

@@ -35,6 +35,10 @@ pub(super) fn collection(args: &TableFunctionArgs<'_, '_>, name: &str) -> Result
     let context = StatementContext::of(args.session().config())?;
     match context.snapshot().collection(name) {
         Ok(snapshot) => Ok(snapshot),
+        Err(_) if context.snapshot().has_collection(name) => plan_err!(
+            "'{name}' is an ordinary collection, and this function reads time-series collections only; SELECT * FROM {name} reads \
+             its documents"
+        ),
         Err(_) => plan_err!("table '{CATALOG}.{COLLECTIONS}.{name}' not found"),
     }
 }

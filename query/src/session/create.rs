@@ -4,6 +4,7 @@
 use super::sql::is_query;
 use super::{Session, StatementStream};
 use crate::dml;
+use crate::documents::json::json_columns;
 use crate::documents::values::documents_of;
 use crate::error::{QueryError, Result};
 use crate::functions;
@@ -74,6 +75,7 @@ impl Session {
         }
         let state = self.state(&context);
         let plan = state.statement_to_plan(statement).await?;
+        let json = json_columns(&plan);
         let (now, config) = (context.now(), state.config_options());
         let plan = functions::readable(functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?, &headings)?;
         let sources = sources(&plan)?;
@@ -82,7 +84,7 @@ impl Session {
         let mut rows = execute_stream(physical, task)?;
         let schema = rows.schema();
         if is_ordinary(&document, &schema) {
-            return self.fill_documents(name, document, rows).await;
+            return self.fill_documents(name, document, rows, &json).await;
         }
         let options = document.entry("timeseries").or_insert_with(|| json!({}));
         let time = choose_time(options, &schema, &name, &sources)?;
@@ -117,6 +119,7 @@ impl Session {
         name: String,
         mut document: Map<String, Value>,
         mut rows: SendableRecordBatchStream,
+        json: &[bool],
     ) -> Result<StatementStream, Failure> {
         document.remove("timeseries");
         let names: Vec<String> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -125,7 +128,7 @@ impl Session {
         let mut count = 0;
         let mut stored = Ok(());
         while let Some(batch) = self.next(&mut rows).await.transpose() {
-            let (name, documents) = match batch.and_then(|batch| Ok(documents_of(&batch, &names)?)) {
+            let (name, documents) = match batch.and_then(|batch| Ok(documents_of(&batch, &names, json)?)) {
                 Ok(documents) => (name.clone(), documents),
                 Err(failure) => {
                     stored = Err(failure);

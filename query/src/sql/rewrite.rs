@@ -9,9 +9,9 @@ use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
-    SetExpr, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
@@ -113,6 +113,9 @@ impl VisitorMut for Rewrite {
             *base = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(unsigned) };
             *expr = power;
         }
+        if let Expr::CompoundFieldAccess { root, access_chain } = expr {
+            name_members(root, access_chain);
+        }
         ControlFlow::Continue(())
     }
 
@@ -163,6 +166,43 @@ impl VisitorMut for Rewrite {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Makes names of the words in a path that the parser takes for calls, such as `user`, and members of what is not a name itself
+/// (`list[1].x`) members by their text, which is what DataFusion reads.
+fn name_members(root: &mut Expr, access_chain: &mut [AccessExpr]) {
+    if let Some(name) = bare_word(root).filter(|name| name.value.eq_ignore_ascii_case("user")) {
+        *root = Expr::Identifier(name);
+    }
+    let mut is_path = matches!(root, Expr::Identifier(_));
+    for access in access_chain {
+        match access {
+            AccessExpr::Dot(member) if let Some(name) = bare_word(member) => match is_path {
+                true => *member = Expr::Identifier(name),
+                false => {
+                    let index = Expr::Value(Value::SingleQuotedString(name.value).into());
+                    *access = AccessExpr::Subscript(Subscript::Index { index });
+                }
+            },
+            _ => is_path = false,
+        }
+    }
+}
+
+/// The name that a word is, in quotes and as it is folded: it may be a word that begins something else.
+fn bare_word(expr: &Expr) -> Option<Ident> {
+    let name = match expr {
+        Expr::Identifier(name) => name,
+        Expr::Function(Function { name, args: FunctionArguments::None, over: None, filter: None, .. }) => {
+            match name.0.as_slice() {
+                [ObjectNamePart::Identifier(name)] => name,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    let folded = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+    Some(Ident { value: folded, quote_style: Some('"'), span: name.span })
 }
 
 /// Gives the column of a subquery after ANY or ALL a name that the outer query has not. DataFusion would take the outer query's column of

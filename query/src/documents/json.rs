@@ -1,0 +1,186 @@
+//! Columns of values of several types, which are shown as Extended JSON: what is inserted from them, and comparisons of them with
+//! numbers.
+
+use super::cells::PlannedDocuments;
+use super::table::DocumentsTable;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, JoinType, Result, ScalarValue};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, LogicalPlan, Operator, TableScan, TryCast};
+use ebbtide::documents_model::bson::raw::RawBsonRef;
+use ebbtide::documents_model::json::relaxed_value_text;
+
+/// Which columns of a plan are columns of ordinary collections that show Extended JSON, unchanged. A text that an expression makes
+/// is not one.
+pub(crate) fn json_columns(plan: &LogicalPlan) -> Vec<bool> {
+    (0..plan.schema().fields().len()).map(|at| is_json(plan, at)).collect()
+}
+
+fn is_json(plan: &LogicalPlan, at: usize) -> bool {
+    match plan {
+        LogicalPlan::TableScan(scan) => scans_json(scan, at),
+        LogicalPlan::Projection(projection) => is_json_column(&projection.input, projection.expr.get(at)),
+        LogicalPlan::Distinct(Distinct::On(on)) => is_json_column(&on.input, on.select_expr.get(at)),
+        LogicalPlan::Distinct(Distinct::All(input)) => is_json(input, at),
+        LogicalPlan::Aggregate(aggregate) => is_json_column(&aggregate.input, aggregate.group_expr.get(at)),
+        LogicalPlan::Filter(filter) => is_json(&filter.input, at),
+        LogicalPlan::Sort(sort) => is_json(&sort.input, at),
+        LogicalPlan::Limit(limit) => is_json(&limit.input, at),
+        LogicalPlan::SubqueryAlias(alias) => is_json(&alias.input, at),
+        LogicalPlan::Window(window) => at < window.input.schema().fields().len() && is_json(&window.input, at),
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_json(input, at)),
+        LogicalPlan::Join(join) => {
+            let of_right = matches!(join.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark);
+            let left = if of_right { 0 } else { join.left.schema().fields().len() };
+            let right = join.right.schema().fields().len();
+            match at.checked_sub(left) {
+                None => is_json(&join.left, at),
+                Some(at) => at < right && join.join_type != JoinType::LeftMark && is_json(&join.right, at),
+            }
+        }
+        _ => false,
+    }
+}
+
+fn scans_json(scan: &TableScan, at: usize) -> bool {
+    let at = match &scan.projection {
+        Some(columns) => columns.get(at).copied(),
+        None => Some(at),
+    };
+    let Some(at) = at else { return false };
+    if let Some(view) = scan.source.get_logical_plan() {
+        return is_json(&view, at);
+    }
+    let Ok(table) = source_as_provider(&scan.source) else { return false };
+    table.downcast_ref::<DocumentsTable>().is_some_and(|table| table.planned.is_json(at))
+}
+
+/// Whether an expression over the rows of a plan is such a column.
+fn is_json_column(input: &LogicalPlan, expr: Option<&Expr>) -> bool {
+    match expr {
+        Some(Expr::Alias(alias)) => is_json_column(input, Some(&alias.expr)),
+        Some(Expr::Column(column)) => input.schema().maybe_index_of_column(column).is_some_and(|at| is_json(input, at)),
+        _ => false,
+    }
+}
+
+/// Rewrites the comparisons of a node of a plan with numbers.
+pub(crate) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|expr| Ok(is_compared(expr)))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !found {
+        return Ok(Transformed::no(plan));
+    }
+    let names = NamePreserver::new(&plan);
+    let inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
+    let is_json = |column: &Column| {
+        let column = Expr::Column(column.clone());
+        inputs.iter().any(|input| is_json_column(input, Some(&column)))
+    };
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(expr.transform_up(|expr| compared(expr, &is_json))?.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// Rewrites the comparisons of an expression over the rows of a collection.
+pub(crate) fn in_expr(expr: Expr, planned: &PlannedDocuments) -> Result<Expr> {
+    let is_json = |column: &Column| planned.positions(&[&column.name]).is_ok_and(|at| planned.is_json(at[0]));
+    Ok(expr.transform_up(|expr| compared(expr, &is_json))?.data)
+}
+
+/// Whether an expression compares a column with a number.
+fn is_compared(expr: &Expr) -> bool {
+    let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
+            (is_column(left) && number(right).is_some()) || (is_column(right) && number(left).is_some())
+        }
+        Expr::Between(Between { expr, low, high, .. }) => {
+            is_column(expr) && number(low).is_some() && number(high).is_some()
+        }
+        Expr::InList(InList { expr, list, .. }) => is_column(expr) && list.iter().any(|item| number(item).is_some()),
+        _ => false,
+    }
+}
+
+/// A comparison of such a column with numbers: an equal value is one with the text of the number, and for an order all that are not
+/// numbers are NULL. The types alone would make numbers of all texts.
+fn compared(expr: Expr, is_json: &dyn Fn(&Column) -> bool) -> Result<Transformed<Expr>> {
+    let is_column = |expr: &Expr| matches!(expr, Expr::Column(column) if is_json(column));
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_column(&right) && number(&left).is_some() => {
+            match op.swap() {
+                Some(op) => comparison(right, op, left),
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            }
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_column(&left) && number(&right).is_some() => {
+            comparison(left, op, right)
+        }
+        Expr::Between(between)
+            if is_column(&between.expr) && number(&between.low).is_some() && number(&between.high).is_some() =>
+        {
+            Transformed::yes(Expr::Between(Between { expr: as_double(between.expr), ..between }))
+        }
+        Expr::InList(list) if is_column(&list.expr) => {
+            let is_literal = |item: &Expr| matches!(item, Expr::Literal(..));
+            if !list.list.iter().all(is_literal) || !list.list.iter().any(|item| number(item).is_some()) {
+                return Ok(Transformed::no(Expr::InList(list)));
+            }
+            let items = list.list.into_iter().flat_map(|item| match number(&item) {
+                Some(texts) => texts,
+                None => vec![item],
+            });
+            Transformed::yes(Expr::InList(InList::new(list.expr, items.collect(), list.negated)))
+        }
+        other => Transformed::no(other),
+    })
+}
+
+fn comparison(column: Box<Expr>, op: Operator, literal: Box<Expr>) -> Transformed<Expr> {
+    match (op, number(&literal)) {
+        (Operator::Eq | Operator::NotEq, Some(texts)) => {
+            Transformed::yes(Expr::InList(InList::new(column, texts, op == Operator::NotEq)))
+        }
+        (Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq, _) => {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(as_double(column), op, literal)))
+        }
+        _ => Transformed::no(Expr::BinaryExpr(BinaryExpr::new(column, op, literal))),
+    }
+}
+
+fn as_double(column: Box<Expr>) -> Box<Expr> {
+    Box::new(Expr::TryCast(TryCast::new(column, DataType::Float64)))
+}
+
+/// The texts that show a number in such a column, as an integer and as a double.
+fn number(literal: &Expr) -> Option<Vec<Expr>> {
+    let Expr::Literal(value, _) = literal else { return None };
+    if !value.data_type().is_numeric() || value.is_null() {
+        return None;
+    }
+    let (whole, double) = (value.cast_to(&DataType::Int64), value.cast_to(&DataType::Float64));
+    let mut texts = Vec::new();
+    let back = |number: &ScalarValue| number.cast_to(&value.data_type()).is_ok_and(|back| back == *value);
+    if let Ok(whole) = whole
+        && back(&whole)
+        && let ScalarValue::Int64(Some(whole)) = whole
+    {
+        texts.push(relaxed_value_text(RawBsonRef::Int64(whole)));
+    }
+    if let Ok(double) = double
+        && back(&double)
+        && let ScalarValue::Float64(Some(double)) = double
+    {
+        texts.push(relaxed_value_text(RawBsonRef::Double(double)));
+    }
+    let text = |text: String| Expr::Literal(ScalarValue::Utf8View(Some(text)), None);
+    Some(texts.into_iter().map(text).collect())
+}
