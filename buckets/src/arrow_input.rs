@@ -19,6 +19,9 @@ use ebbtide_ttl::{Code, Precision, RuleError, exact_int, int_fits_double};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Doubles hold all integers up to this one.
+const DOUBLE_INTS: f64 = 9_007_199_254_740_992.0;
+
 /// Checks a user's batch and converts it to canonical form: all of its rows, or none.
 ///
 /// # Errors
@@ -151,10 +154,10 @@ fn canonical(
         FieldType::Object(members) => canonical_object(array, members, known, place)?,
         FieldType::Timestamp => instants(array, place)?,
         FieldType::Double => {
-            let doubles = cast(array, &DataType::Float64, place)?;
-            if array.data_type().is_decimal() {
-                check_decimals(array, place)?;
-            }
+            let doubles = match array.data_type().is_decimal() {
+                true => doubles_of_decimals(array, place)?,
+                false => cast(array, &DataType::Float64, place)?,
+            };
             match known {
                 Some(FieldType::Int64) => whole_numbers(&doubles).unwrap_or(doubles),
                 _ => doubles,
@@ -245,26 +248,23 @@ fn check_fit(ints: &Int64Array, place: &Place<'_>) -> Result<(), BatchError> {
     }
 }
 
-/// Checks that doubles hold the whole parts of decimals: only a fraction may be rounded.
-fn check_decimals(array: &ArrayRef, place: &Place<'_>) -> Result<(), BatchError> {
-    let lenient = |ty| cast_with_options(array, &ty, &CastOptions::default()).map_err(|e| BatchError::from_arrow(&e));
-    let whole = lenient(DataType::Int64)?;
-    check_fit(whole.as_primitive(), place)?;
-    if whole.null_count() == array.null_count() {
-        return Ok(());
-    }
-    let texts = lenient(DataType::Utf8)?;
-    // The cast to int64 has given null for what is beyond it.
-    let beyond = texts.as_string::<i32>().iter().enumerate().filter(|(at, _)| whole.is_null(*at));
-    for (at, text) in beyond {
-        let Some(digits) = text.and_then(|text| text.split('.').next()) else { continue };
-        let nearest: f64 = digits.parse().unwrap_or(f64::NAN);
-        if format!("{nearest:.0}") != digits {
-            let value = format!("a decimal ({digits}) that no double holds exactly");
-            return Err(place.error(at, mismatch(place.path, &FieldType::Double, &value)));
+/// Decimals as the nearest doubles, which must hold their whole parts: only a fraction may be rounded.
+fn doubles_of_decimals(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef, BatchError> {
+    // Arrow's own cast rounds twice.
+    let texts = cast(array, &DataType::Utf8, place)?;
+    let double = |(at, text): (usize, Option<&str>)| {
+        let Some(text) = text else { return Ok(None) };
+        let nearest: f64 = text.parse().unwrap_or(f64::NAN);
+        let whole = text.split('.').next().unwrap_or(text);
+        let fits = nearest.abs() < DOUBLE_INTS || whole.parse::<f64>().is_ok_and(|d| format!("{d:.0}") == whole);
+        if fits {
+            return Ok(Some(nearest));
         }
-    }
-    Ok(())
+        let value = format!("a decimal ({whole}) that no double holds exactly");
+        Err(place.error(at, mismatch(place.path, &FieldType::Double, &value)))
+    };
+    let doubles: Float64Array = texts.as_string::<i32>().iter().enumerate().map(double).collect::<Result<_, _>>()?;
+    Ok(Arc::new(doubles))
 }
 
 /// The doubles as ints, if all of them are integral.

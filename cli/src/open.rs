@@ -22,15 +22,19 @@ pub fn builder(path: impl AsRef<Path>) -> Builder {
     Database::builder(path).archives(Arc::new(Lake::new().cancelled_by(&REQUESTS)))
 }
 
-/// Cancels the requests to object storage of all databases that the program has opened, once none has been answered for this long.
+/// How often the program waits for further answers before it cancels requests.
+const WAITS_MAX: u32 = 12;
+
+/// Cancels the requests to object storage of all databases that the program has opened, once none has been answered for this long, and
+/// at the latest after [`WAITS_MAX`] times this.
 pub(crate) async fn cancel_requests(after: Duration) {
     until_unchanged(|| REQUESTS.answered(), || tokio::time::sleep(after)).await;
     REQUESTS.cancel();
 }
 
-/// Waits again and again, until a number has not changed meanwhile.
+/// Waits until a number has not changed meanwhile, [`WAITS_MAX`] times at most.
 async fn until_unchanged<W: Future<Output = ()>>(number: impl Fn() -> u64, wait: impl Fn() -> W) {
-    loop {
+    for _ in 0..WAITS_MAX {
         let before = number();
         wait().await;
         if number() == before {
@@ -111,7 +115,8 @@ pub(crate) fn need(statement: &Statement) -> Need {
             }
             // EXECUTE of a prepared write needs what the write itself does.
             let prepared = statement.text.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("AS")).nth(1);
-            let first = prepared.filter(|_| first.starts_with("PREPARE ")).map_or(first, str::to_uppercase);
+            let prepared = prepared.filter(|_| words.first() == Some(&"PREPARE"));
+            let first = prepared.map_or(first, |word| word.trim_start_matches('(').to_uppercase());
             let writes = ["INSERT", "DELETE", "UPDATE", "TRUNCATE", "MERGE"].iter().any(|w| first.starts_with(w));
             if writes { Need::Write } else { Need::Read }
         }
@@ -126,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_are_cancelled_once_none_was_answered_for_a_while_and_not_before() {
-        for answering in [0, 1, 5] {
+        for (answering, expected) in [(0, 1), (1, 2), (5, 6), (1_000, u64::from(WAITS_MAX))] {
             let (answered, waits) = (AtomicU64::new(7), AtomicU64::new(0));
             let wait = || {
                 if waits.fetch_add(1, Ordering::Relaxed) < answering {
@@ -135,7 +140,7 @@ mod tests {
                 std::future::ready(())
             };
             until_unchanged(|| answered.load(Ordering::Relaxed), wait).await;
-            assert_eq!(waits.load(Ordering::Relaxed), answering + 1);
+            assert_eq!(waits.load(Ordering::Relaxed), expected);
         }
     }
 }

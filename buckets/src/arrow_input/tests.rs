@@ -80,6 +80,9 @@ fn decimals_whose_whole_part_no_double_holds_are_refused() {
     {
         assert!(decimals(values, scale).is_ok());
     }
+    let accepted = decimals(vec![15, 9_827_207_493_607_322_880], 1).unwrap();
+    let stored = accepted.batch.column(accepted.batch.num_columns() - 1);
+    assert_eq!(stored.as_primitive::<arrow::datatypes::Float64Type>().values(), &[1.5, 982_720_749_360_732_288.0]);
 }
 
 #[test]

@@ -41,6 +41,11 @@ impl Claim {
         Ok(format!("{text}{CRC_MARK}{crc:08x}\"}}").into())
     }
 
+    /// Whether both are of one process, which may have put its claim back later.
+    pub(super) fn is_same(&self, other: &Claim) -> bool {
+        *self == Claim { at: self.at, ..other.clone() }
+    }
+
     /// The claim that an object has, which is to be that of this epoch.
     fn decode(content: &[u8], epoch: u64) -> Result<Claim> {
         let fails = |what: &dyn fmt::Display| damaged(&epoch_name(epoch), what);

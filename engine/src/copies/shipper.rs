@@ -394,6 +394,11 @@ impl Shipper {
                 return Err(self.of_another_database());
             }
             if claim.writer != writer.id {
+                // A promotion takes an epoch after all that were shipped.
+                if let Some(sent) = writer.sent_to(&self.status.url).filter(|sent| sent.epoch >= claim.epoch) {
+                    let taken = Claim { epoch: sent.epoch, database: identity, ..claim.clone() };
+                    return Err(repair::begun_by_another(&self.status.url, &taken, claim));
+                }
                 self.writer = Some(writer.clone());
                 return match writer.has_shipped_to(&self.status.url) {
                     true => Err(self.supersede(claim)),
@@ -412,13 +417,12 @@ impl Shipper {
         let claim = match newest {
             // An earlier try took it.
             Some(claim) if claim.process == self.process => claim,
-            newest => Claim {
-                epoch: newest.map_or(1, |newest| newest.epoch + 1),
-                database: identity,
-                writer: writer.id.clone(),
-                process: self.process.clone(),
-                at: self.clock.now(),
-            },
+            newest => {
+                let epoch = newest.map_or(1, |newest| newest.epoch + 1);
+                self.check_unclaimed(epoch)?;
+                let (writer, process) = (writer.id.clone(), self.process.clone());
+                Claim { epoch, database: identity, writer, process, at: self.clock.now() }
+            }
         };
         // Before the epoch is taken: an older copy of the folder must not stop the one that is shipped.
         let (changes, _) = self.read_checked(None)?;
@@ -428,7 +432,9 @@ impl Shipper {
             writer.forget_sent(self.fs.as_ref(), &self.dir, &self.status.url)?;
         }
         writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
-        if !epochs::take(store, &claim)? {
+        // One that somebody has put back meanwhile counts.
+        let is_newest = || Ok(epochs::newest(store)?.is_none_or(|newest| newest.epoch <= claim.epoch));
+        if !epochs::take(store, &claim)? || !is_newest()? {
             let what = format!("another process has begun to ship this database to {}", self.status.url);
             // It may have been an earlier one, whose request was late: the next try takes the epoch after it.
             return Err(Error::new(Code::LockBusy, what));
@@ -572,7 +578,7 @@ impl Shipper {
         let own = self.writer.as_ref().map(|writer| writer.id.clone()).filter(|id| *id != claim.writer);
         let taken = self.epoch.as_ref().map(|epoch| &epoch.claim);
         let error = match (taken, own) {
-            (Some(taken), _) if claim.database != taken.database || claim.epoch < taken.epoch => {
+            (Some(taken), _) if claim.database != taken.database || claim.epoch <= taken.epoch => {
                 repair::begun_by_another(&url, taken, claim)
             }
             (_, Some(own)) => {

@@ -107,6 +107,11 @@ impl Writer {
         self.places.iter().any(|place| place == url)
     }
 
+    /// What was sent last to this place.
+    pub(super) fn sent_to(&self, url: &str) -> Option<&Sent> {
+        self.sent.iter().find(|sent| sent.url == url)
+    }
+
     /// Notes that the folder is shipped to this place, which has answered.
     pub(super) fn note(&mut self, fs: &dyn Fs, dir: &Path, url: &str) -> Result<()> {
         if self.has_shipped_to(url) && self.failing.is_none() {

@@ -6,9 +6,14 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Projection};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The plan with such names in its result, each once. Aliases are kept.
 pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<LogicalPlan> {
+    if let LogicalPlan::Copy(mut copy) = plan {
+        copy.input = Arc::new(readable(Arc::unwrap_or_clone(copy.input), &[])?);
+        return Ok(LogicalPlan::Copy(copy));
+    }
     let columns = plan.schema().columns();
     let of_union: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
     let mut below = &plan;

@@ -5,10 +5,10 @@
 //! (issue 25347); the latter also where the left side is a constant.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result, not_impl_err};
+use datafusion::common::{Column, DFSchema, Result, not_impl_err};
 use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Distinct, Expr, FetchType, Limit, LogicalPlan, SkipType, Subquery};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, Subquery};
 
 /// # Errors
 /// `NotImplemented`, with what to write instead.
@@ -44,12 +44,14 @@ fn check_exists(subquery: &Subquery) -> Result<()> {
 
 fn check_in(within: &InSubquery) -> Result<()> {
     let plan = within.subquery.subquery.as_ref();
-    if within.negated && is_null(&within.expr) {
+    let is_constant = within.negated && within.expr.column_refs().is_empty();
+    if is_constant && within.expr.nullable(&DFSchema::empty()).unwrap_or(true) {
         return not_impl_err!(
-            "NOT IN with NULL on the left; NULL is not in a list only if that is empty, so write NOT EXISTS (SELECT ...)"
+            "NOT IN with a constant on the left that is NULL or may be; NULL is not in a list only if that is empty, so write NOT EXISTS \
+             (SELECT ...), or count: (SELECT count(*) FROM ... WHERE y = 1) = 0"
         );
     }
-    if within.negated && within.expr.column_refs().is_empty() && !has_no_nulls(plan, 0) {
+    if is_constant && !has_no_nulls(plan, 0) {
         return not_impl_err!(
             "NOT IN with a constant on the left and a subquery that may return NULL; exclude NULL with WHERE y IS NOT NULL in the \
              subquery, or count: (SELECT count(*) FROM ... WHERE y = 1) = 0"
@@ -99,14 +101,6 @@ fn has_no_nulls(plan: &LogicalPlan, at: usize) -> bool {
         LogicalPlan::Limit(limit) => has_no_nulls(&limit.input, at),
         LogicalPlan::Distinct(Distinct::All(input)) => has_no_nulls(input, at),
         LogicalPlan::Union(union) => union.inputs.iter().all(|input| has_no_nulls(input, at)),
-        _ => false,
-    }
-}
-
-fn is_null(expr: &Expr) -> bool {
-    match expr {
-        Expr::Literal(value, _) => value.is_null(),
-        Expr::Cast(cast) => is_null(&cast.expr),
         _ => false,
     }
 }

@@ -159,7 +159,11 @@ impl Visitor for Tables {
     fn pre_visit_table_factor(&mut self, table: &TableFactor) -> Flow {
         match table {
             TableFactor::Table { name, args: None, .. } if is_catalog_table(name) => self.of_catalog = true,
-            TableFactor::Table { name, args: None, .. } => self.others.push(name.to_string().to_ascii_lowercase()),
+            TableFactor::Table { name, args: None, .. } => {
+                let parts =
+                    name.0.iter().filter_map(|part| part.as_ident()).map(|part| part.value.to_ascii_lowercase());
+                self.others.push(parts.collect::<Vec<_>>().join("."));
+            }
             TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
                 let reads = |name: &&str| TABLE_FUNCTIONS.contains(name) || name.starts_with("read_");
                 self.others.extend(last_of(name).filter(|name| reads(&name.as_str())));

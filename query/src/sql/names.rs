@@ -300,7 +300,9 @@ fn sort_by_hidden(query: &mut Query) {
         });
         clashes && !has_aggregate(expr)
     };
-    if select.distinct.is_some() || select.into.is_some() || !order.iter().any(|by| clashes(&by.expr)) {
+    let groups_by_all = matches!(select.group_by, GroupByExpr::All(_));
+    if groups_by_all || select.distinct.is_some() || select.into.is_some() || !order.iter().any(|by| clashes(&by.expr))
+    {
         return;
     }
     // What the order refers to beside such columns: places and names of the result stay what they are.

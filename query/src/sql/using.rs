@@ -12,7 +12,7 @@ use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
     OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -24,7 +24,9 @@ pub(super) fn in_query(query: &mut Query) {
         return;
     }
     // What is refused is refused at the SELECT.
-    let Ok(merged) = Merged::of(&mut select.from.clone()) else { return };
+    let mut from = select.from.clone();
+    name_tables(&mut from);
+    let Ok(merged) = Merged::of(&mut from) else { return };
     if let Some(order) = &mut query.order_by
         && let OrderByKind::Expressions(order) = &mut order.kind
         && merged.everywhere
@@ -39,6 +41,7 @@ pub(super) fn in_select(select: &mut Select) -> Flow {
     if !merges_any(&select.from) {
         return ControlFlow::Continue(());
     }
+    name_tables(&mut select.from);
     let merged = match Merged::of(&mut select.from) {
         Ok(merged) => merged,
         Err(what) => return refused(&what),
@@ -64,6 +67,31 @@ pub(super) fn in_select(select: &mut Select) -> Flow {
             ControlFlow::Continue(())
         }
         Err(what) => refused(&what),
+    }
+}
+
+/// Takes leading joins out of parentheses, and gives tables without a name one, so that their columns can be named.
+fn name_tables(from: &mut [TableWithJoins]) {
+    let mut count = 0;
+    for from in from {
+        while let TableFactor::NestedJoin { table_with_joins: inner, alias: None } = &from.relation {
+            let TableWithJoins { relation, joins } = inner.as_ref().clone();
+            from.relation = relation;
+            from.joins.splice(0..0, joins);
+        }
+        for table in from.joins.iter_mut().map(|join| &mut join.relation).chain([&mut from.relation]) {
+            let (TableFactor::Table { args: Some(_), alias, .. }
+            | TableFactor::Derived { alias, .. }
+            | TableFactor::Function { alias, .. }) = table
+            else {
+                continue;
+            };
+            if alias.is_none() {
+                let name = Ident::with_quote('"', format!("__table_{count}"));
+                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+                count += 1;
+            }
+        }
     }
 }
 
@@ -140,14 +168,16 @@ impl Merged {
             }
             let right = name_of(&join.relation);
             let Some(sides) = sides(&join.join_operator) else {
-                merged.tables = None;
+                if !is_semi(&join.join_operator) {
+                    merged.tables = None;
+                }
                 continue;
             };
             let mut names = Vec::new();
             match constraint(&mut join.join_operator) {
                 Some(JoinConstraint::Natural) => {
                     if sides.has_right() || merged.everywhere {
-                        return Err("NATURAL RIGHT and FULL joins; write USING (x)".to_owned());
+                        return Err("NATURAL RIGHT and FULL joins, and NATURAL after one; write USING (x)".to_owned());
                     }
                     merged.is_outer |= sides != Sides::Inner;
                     (merged.tables, merged.is_complete) = (None, false);
@@ -228,7 +258,11 @@ impl Merged {
         match condition {
             _ if !is_needed => Ok(None),
             Some(condition) => Ok(condition),
-            None => Err(names.first().map(undetermined).unwrap_or_default()),
+            None => {
+                let is_known = |name: &&Ident| self.column(name).is_some_and(|known| known.first != at);
+                let open = names.iter().find(|name| !is_known(name)).or(names.first());
+                Err(open.map(undetermined).unwrap_or_default())
+            }
         }
     }
 
@@ -442,6 +476,14 @@ fn merges_any(from: &[TableWithJoins]) -> bool {
         of_joins
             || from.joins.iter().map(|join| &join.relation).chain([&from.relation]).any(|of| has_join(of, &|_| true))
     })
+}
+
+/// Whether a join has the columns of its left side alone.
+fn is_semi(join: &JoinOperator) -> bool {
+    matches!(
+        join,
+        JoinOperator::Semi(_) | JoinOperator::LeftSemi(_) | JoinOperator::Anti(_) | JoinOperator::LeftAnti(_)
+    )
 }
 
 fn merges(join: &JoinOperator) -> bool {

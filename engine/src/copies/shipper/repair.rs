@@ -86,12 +86,18 @@ impl Shipper {
     pub(super) fn check_claim(&mut self, claim: &Claim) -> Result<()> {
         let store = self.store.clone();
         let store = store.as_ref();
-        if epochs::claim_of(store, claim.epoch)?.as_ref() == Some(claim) {
-            return Ok(());
+        match epochs::claim_of(store, claim.epoch)? {
+            // Another process of the folder may have put it back.
+            Some(found) if found.is_same(claim) => return Ok(()),
+            Some(other) => return Err(self.supersede(&other)),
+            None => {}
         }
         if let Some(newest) = epochs::newest(store)? {
-            // The epochs before this one were taken before it, unless everything was removed and a copy was begun after that.
-            let is_begun_since = newest.database != claim.database || newest.at > claim.at;
+            // The epochs before this one were taken before it, unless everything was removed and a copy was begun after that. Times of two
+            // machines do not show which.
+            let is_removed = !self.has_own_base()?;
+            let is_later = newest.writer != claim.writer || newest.at > claim.at;
+            let is_begun_since = newest.database != claim.database || (is_removed && is_later);
             if newest.epoch > claim.epoch || (newest.epoch < claim.epoch && is_begun_since) {
                 return Err(self.supersede(&newest));
             }
@@ -111,12 +117,30 @@ impl Shipper {
         Ok(())
     }
 
+    /// Whether the copy has the last base of this epoch.
+    fn has_own_base(&self) -> Result<bool> {
+        let Some(epoch) = self.epoch.as_ref().filter(|epoch| epoch.last_base > 0) else { return Ok(false) };
+        self.store.exists(&piece_name(epoch.number, epoch.last_base)).map_err(unreachable)
+    }
+
+    /// Refuses to take an epoch that has pieces although nobody has taken it.
+    pub(super) fn check_unclaimed(&self, epoch: u64) -> Result<()> {
+        if self.store.list(&pieces_folder(epoch)).map_err(unreachable)?.is_empty() {
+            return Ok(());
+        }
+        let what = format!(
+            "{} has pieces of epoch {epoch}, and has lost the object in epochs/ that says whose they are: a database that ships there puts              it back within a minute; or ship to another place, or remove the copy if it is not needed",
+            self.status.url
+        );
+        Err(Error::new(Code::LockBusy, what))
+    }
+
     /// The newest claim of the copy. If that of the epoch that was shipped last from this folder is gone, and pieces of it are there, it is
     /// put back: the next epoch must not have the number of one that has pieces.
     pub(super) fn newest_claim(&self, writer: &Writer, identity: &str) -> Result<Option<Claim>> {
         let store = self.store.as_ref();
         let newest = epochs::newest(store)?;
-        let sent = writer.sent.iter().find(|sent| sent.url == self.status.url);
+        let sent = writer.sent_to(&self.status.url);
         let last = sent.map_or(0, |sent| sent.epoch);
         if newest.as_ref().is_some_and(|newest| newest.epoch >= last || newest.database != identity) {
             return Ok(newest);
