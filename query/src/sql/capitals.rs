@@ -104,6 +104,8 @@ impl Known<'_> {
                 self.add_documents(&documents);
             }
             if let Ok(collection) = snapshot.collection(table) {
+                // The meta has no type before the first measurement.
+                collection.schema().meta.iter().for_each(|meta| self.add_name(meta));
                 self.add_columns(&collection.schema().arrow());
             }
         }

@@ -228,3 +228,8 @@ fn views_and_collections_of_queries_give_what_is_written_down() {
 fn ordinary_collections_give_what_is_written_down() {
     check(&file("tests/cases/documents.md"));
 }
+
+#[test]
+fn fields_of_documents_keep_their_names_and_values() {
+    check(&file("tests/cases/document_fields.md"));
+}
