@@ -433,8 +433,8 @@ impl Shipper {
         }
         writer.note(self.fs.as_ref(), &self.dir, &self.status.url)?;
         // One that somebody has put back meanwhile counts.
-        let is_newest = || Ok(epochs::newest(store)?.is_none_or(|newest| newest.epoch <= claim.epoch));
-        if !epochs::take(store, &claim)? || !is_newest()? {
+        let is_taken = epochs::take(store, &claim)?;
+        if !is_taken || epochs::newest(store)?.is_some_and(|newest| newest.epoch > claim.epoch) {
             let what = format!("another process has begun to ship this database to {}", self.status.url);
             // It may have been an earlier one, whose request was late: the next try takes the epoch after it.
             return Err(Error::new(Code::LockBusy, what));
