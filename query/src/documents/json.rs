@@ -180,6 +180,10 @@ fn number(literal: &Expr) -> Option<Vec<Expr>> {
         && let ScalarValue::Float64(Some(double)) = double
     {
         texts.push(relaxed_value_text(RawBsonRef::Double(double)));
+        if double == 0.0 {
+            // The two zeros are equal.
+            texts.push(relaxed_value_text(RawBsonRef::Double(-double)));
+        }
     }
     let text = |text: String| Expr::Literal(ScalarValue::Utf8View(Some(text)), None);
     Some(texts.into_iter().map(text).collect())
