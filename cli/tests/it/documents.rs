@@ -203,12 +203,8 @@ fn a_rule_for_what_is_not_null_takes_what_a_query_takes() {
     let made = run(path, &["sql", "CREATE TTL INDEX z ON p (e) EXPIRE AFTER 1 SECOND WHERE a IS NOT NULL"]);
     assert!(made.stderr.contains("hides 4 documents"), "{} {}", made.stdout, made.stderr);
     assert_eq!(ids(""), "_id\n0\n2\n");
-    let listed = run(
-        path,
-        &["sql", "DROP INDEX z ON p; CREATE TTL INDEX z ON p (e) EXPIRE AFTER 1 SECOND WHERE a IN (1, NULL)"],
-    );
-    assert!(listed.stderr.contains("a comparison with NULL is never true"), "{}", listed.stderr);
-    assert_eq!(ids("").lines().count(), 7);
+    let refused = run(path, &["sql", "CREATE TTL INDEX y ON p (e) EXPIRE AFTER 1 SECOND WHERE a IN (1, NULL)"]);
+    assert!(refused.stderr.contains("a comparison with NULL is never true"), "{}", refused.stderr);
 }
 
 #[test]
