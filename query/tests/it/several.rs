@@ -97,7 +97,7 @@ fn a_collection_has_the_rows_and_the_columns_of_all_databases() {
     assert_eq!(rows("SELECT s, v FROM latest('w') ORDER BY s"), json!([{"s": "a", "v": 2.0}, {"s": "b", "v": 1.5}]));
     assert_eq!(rows("SELECT sensorId FROM only"), json!([{"sensorId": "x"}]));
     assert_eq!(rows("SELECT n FROM newest"), json!([{"n": 3}]));
-    assert_eq!(rows("SELECT v_sum FROM rollup('only', '10 minutes')"), json!([{"v_sum": 1.0}]));
+    assert_eq!(rows("SELECT v_sum FROM rollup('only', '10 minutes')"), json!([{"v_sum": 1}]));
     assert_eq!(
         rows("SELECT name, measurements FROM ebbtide.collections ORDER BY name, measurements"),
         json!([{"name": "only", "measurements": 1}, {"name": "w", "measurements": 1}, {"name": "w", "measurements": 2}])
