@@ -64,7 +64,8 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
     LogicalPlanBuilder::from(plan).project(renamed)?.build()
 }
 
-/// Names of which none occurs twice: those that would are DataFusion's, and get a number if these do not differ either.
+/// Makes names unique. A name that occurs more than once is replaced by DataFusion's name of the column, and gets a number if that
+/// is not unique either.
 fn unique(names: Vec<String>, columns: &[Column]) -> Vec<String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for name in &names {
