@@ -7,6 +7,7 @@ use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::documents::table::DocumentsTable;
 use crate::named_columns::NamedColumns;
 use crate::provider::CollectionTable;
+use crate::session_tables::SessionTables;
 use crate::several::{Named, Part, together};
 use crate::system::{SystemTable, TABLES};
 use async_trait::async_trait;
@@ -19,52 +20,7 @@ use datafusion::logical_expr::TableType;
 use ebbtide::{DocumentColumns, Snapshot};
 use ebbtide_buckets::Schema;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-
-/// Views and tables that a session has created.
-#[derive(Debug, Default)]
-pub(crate) struct SessionTables {
-    tables: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
-    /// Number of times a table was created or removed.
-    changes: AtomicU64,
-    /// The name of the catalog and the schema that PostgreSQL's clients ask, if the session is one of theirs.
-    #[cfg(feature = "postgres")]
-    pg_catalog: std::sync::OnceLock<(String, Arc<dyn SchemaProvider>)>,
-}
-
-impl SessionTables {
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn add_pg_catalog(&self, catalog: String, schema: Arc<dyn SchemaProvider>) {
-        let _first = self.pg_catalog.set((catalog, schema));
-    }
-
-    /// The name that clients know the catalog by.
-    fn catalog(&self) -> &str {
-        #[cfg(feature = "postgres")]
-        if let Some((name, _)) = self.pg_catalog.get() {
-            return name;
-        }
-        CATALOG
-    }
-
-    pub(crate) fn have_changed(&self) -> bool {
-        self.changes.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<dyn TableProvider>>) -> T) -> T {
-        self.changes.fetch_add(1, Ordering::Relaxed);
-        change(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner))
-    }
-}
+use std::sync::Arc;
 
 /// What a query was planned against: while it stays equal, the plan stays valid.
 #[derive(Debug, PartialEq)]
@@ -121,11 +77,17 @@ impl StatementCatalog {
         self
     }
 
-    pub(crate) fn version(context: &StatementContext, tables: &SessionTables) -> CatalogVersion {
-        CatalogVersion {
-            changes: tables.changes.load(Ordering::Relaxed),
-            databases: context.snapshots().map(DatabaseVersion::of).collect(),
+    /// The name that clients know it by.
+    fn name(&self) -> &str {
+        #[cfg(feature = "postgres")]
+        if let Some((name, _)) = self.collections.tables.pg_catalog() {
+            return name;
         }
+        CATALOG
+    }
+
+    pub(crate) fn version(context: &StatementContext, tables: &SessionTables) -> CatalogVersion {
+        CatalogVersion { changes: tables.changes(), databases: context.snapshots().map(DatabaseVersion::of).collect() }
     }
 }
 
@@ -135,11 +97,11 @@ impl CatalogProviderList for StatementCatalog {
     }
 
     fn catalog_names(&self) -> Vec<String> {
-        vec![self.collections.tables.catalog().to_owned()]
+        vec![self.name().to_owned()]
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == CATALOG || name == self.collections.tables.catalog()).then(|| Arc::new(self.clone()) as _)
+        (name == CATALOG || name == self.name()).then(|| Arc::new(self.clone()) as _)
     }
 }
 
@@ -153,7 +115,7 @@ impl CatalogProvider for StatementCatalog {
             COLLECTIONS => Some(Arc::clone(&self.collections) as _),
             SYSTEM => Some(Arc::clone(&self.system) as _),
             #[cfg(feature = "postgres")]
-            PG_CATALOG => self.collections.tables.pg_catalog.get().map(|(_, schema)| Arc::clone(schema)),
+            PG_CATALOG => self.collections.tables.pg_catalog().map(|(_, schema)| Arc::clone(schema)),
             _ => None,
         }
     }

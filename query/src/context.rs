@@ -4,8 +4,8 @@
 //! made for each statement, into plans and streams. The snapshot lives as long as they do, so an idle session keeps no
 //! dropped file on disk.
 
-use crate::catalog::SessionTables;
 use crate::scan_spec::ScanSpec;
+use crate::session_tables::SessionTables;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_datafusion_err};

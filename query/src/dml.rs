@@ -4,6 +4,7 @@
 //! source is planned as a separate query, and its rows go to the engine as one atomic batch. A DELETE also removes
 //! hidden measurements, which no scan returns: so its condition is compiled and handed to the engine.
 
+pub(crate) mod delete_sink;
 pub(crate) mod forms;
 
 use self::forms::{has_subquery, insert_of, part, refuse_first, refuse_other_forms, source_of, table_name};
@@ -23,14 +24,13 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DFSchema, DataFusionError, Result, TableReference, internal_err, not_impl_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, TableReference, internal_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, TableProviderFilterPushDown, TableType, WriteOp};
-use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use datafusion::sql::sqlparser::ast;
 use ebbtide::{Collection, CollectionSnapshot, Database, MetaFilter, RowPredicate};
@@ -152,40 +152,6 @@ impl DataSink for InsertSink {
             }
         };
         stored.map_err(failed)
-    }
-}
-
-/// Stands for a DELETE in the plan that EXPLAIN shows. It refuses to run: the plan no longer has what the engine needs
-/// to delete.
-#[derive(Debug)]
-pub(crate) struct DeleteSink {
-    collection: String,
-    schema: SchemaRef,
-}
-
-impl DeleteSink {
-    pub(crate) fn plan(collection: &str) -> Arc<dyn ExecutionPlan> {
-        let schema = Arc::new(ArrowSchema::empty());
-        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
-        let sink = DeleteSink { collection: collection.to_owned(), schema };
-        Arc::new(DataSinkExec::new(input, Arc::new(sink), None))
-    }
-}
-
-impl DisplayAs for DeleteSink {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeleteSink: collection={}", self.collection)
-    }
-}
-
-#[async_trait]
-impl DataSink for DeleteSink {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    async fn write_all(&self, _: SendableRecordBatchStream, _: &Arc<TaskContext>) -> Result<u64> {
-        not_impl_err!("EXPLAIN ANALYZE of DELETE; run the DELETE by itself")
     }
 }
 

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod array_text;
 mod at_once;
 mod balance;
 mod barriers;
@@ -57,6 +58,7 @@ mod provider;
 mod pushdown;
 mod scan_spec;
 mod session;
+mod session_tables;
 mod several;
 mod sorted_runs;
 mod sql;

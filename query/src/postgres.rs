@@ -6,11 +6,12 @@ mod catalog;
 mod functions;
 mod rewrites;
 
-use crate::catalog::{SessionTables, StatementCatalog};
+use crate::catalog::StatementCatalog;
 use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, SessionSource, StatementContext};
 use crate::error::{QueryError, Result};
 use crate::late_context;
+use crate::session_tables::SessionTables;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};

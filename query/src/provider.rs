@@ -5,7 +5,7 @@
 
 use crate::at_once::{change_at_once, scan_at_once};
 use crate::context::StatementContext;
-use crate::dml::DeleteSink;
+use crate::dml::delete_sink::DeleteSink;
 use crate::error::external;
 use crate::exec::BucketScanExec;
 use crate::named_columns::NamedColumns;

@@ -4,6 +4,7 @@ mod access;
 mod create;
 mod lookup;
 mod prepared_writes;
+mod rewrites;
 mod short;
 mod sql;
 mod statements;
@@ -11,7 +12,7 @@ mod text_cache;
 mod writes;
 
 use crate::cancellation::{Stop, YieldingJoins};
-use crate::catalog::{self, CatalogVersion, SessionTables, StatementCatalog};
+use crate::catalog::{self, CatalogVersion, StatementCatalog};
 use crate::context::{CATALOG, COLLECTIONS, StatementContext};
 use crate::documents::cells::PlannedDocuments;
 use crate::error::{Explainer, QueryError, Result};
@@ -23,6 +24,7 @@ use crate::joined_metas::JoinsSelectMetas;
 use crate::late_context::LateContext;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
+use crate::session_tables::SessionTables;
 use crate::sorted_runs::SortRuns;
 use crate::statement::{self, Statement, StatementKind};
 use crate::top_k_filter::TopKFilters;
@@ -506,7 +508,7 @@ impl Session {
     /// Whether a statement of this session has created a view or a table of its own, even if that is gone.
     #[must_use]
     pub fn has_own_tables(&self) -> bool {
-        self.tables.have_changed()
+        self.tables.changes() > 0
     }
 
     /// Names of all functions, sorted.

@@ -4,6 +4,7 @@
 mod capitals;
 mod depth;
 mod dialect;
+mod expressions;
 pub(crate) mod lists;
 mod names;
 mod readers;

@@ -12,7 +12,6 @@ mod units;
 
 pub(crate) use beneath_casts::BeneathCasts;
 
-use crate::documents::json;
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -45,17 +44,13 @@ pub(crate) fn rewrite_plan(
         if !has_work(&plan)? {
             return Ok(Transformed::new_transformed(plan, transformed));
         }
-        let Transformed { data: plan, transformed: of_json, .. } = json::in_node(plan)?;
         let rewriter = Rewriter { schema: input_schema(&plan)?, now, config: Arc::clone(config) };
         let names = NamePreserver::new(&plan);
         let rewritten = plan.map_expressions(|expr| {
             let name = names.save(&expr);
             Ok(rewriter.rewrite(expr)?.update_data(|expr| name.restore(expr)))
         })?;
-        if rewritten.transformed || of_json {
-            return Ok(Transformed::yes(rewritten.data.recompute_schema()?));
-        }
-        Ok(rewritten)
+        if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
     })?;
     Ok(plan.data)
 }

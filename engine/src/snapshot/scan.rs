@@ -6,8 +6,7 @@ mod row_bounds;
 pub(super) mod selection;
 mod texts;
 
-pub use first_rows::FirstRows;
-pub use request::{FieldBound, MetaFilter, ScanReport, ScanRequest};
+pub use request::{FieldBound, FirstRows, MetaFilter, ScanReport, ScanRequest};
 
 use super::CollectionSnapshot;
 use super::cache_share::CacheShare;

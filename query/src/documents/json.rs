@@ -67,8 +67,28 @@ fn is_json_column(input: &LogicalPlan, expr: Option<&Expr>) -> bool {
     }
 }
 
-/// Rewrites the comparisons of a node of a plan with numbers.
-pub(crate) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// Rewrites the comparisons of such columns with numbers in a plan that has not been analyzed.
+pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut has_json = false;
+    plan.apply_with_subqueries(|node| {
+        has_json |= matches!(node, LogicalPlan::TableScan(scan) if has_json_columns(scan));
+        Ok(if has_json { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !has_json {
+        return Ok(plan);
+    }
+    let rewritten = plan.transform_up_with_subqueries(|plan| {
+        let rewritten = in_node(plan)?;
+        if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+    })?;
+    Ok(rewritten.data)
+}
+
+fn has_json_columns(scan: &TableScan) -> bool {
+    (0..scan.projected_schema.fields().len()).any(|at| scans_json(scan, at))
+}
+
+fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut found = false;
     plan.apply_expressions(|expr| {
         found |= expr.exists(|expr| Ok(is_compared(expr)))?;

@@ -6,7 +6,7 @@ use super::lookup::{filter_of, of_condition};
 use super::scan::DocumentsScanExec;
 use crate::at_once::{change_at_once, scan_at_once};
 use crate::context::StatementContext;
-use crate::dml::DeleteSink;
+use crate::dml::delete_sink::DeleteSink;
 use crate::error::external;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;

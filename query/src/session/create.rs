@@ -1,6 +1,7 @@
 //! `CREATE COLLECTION c AS SELECT ...`: a collection of a query's rows. Without a column of times, or with `EXPIRE ITEMS`, it is an
 //! ordinary collection.
 
+use super::rewrites::resolved;
 use super::sql::is_query;
 use super::{Session, StatementStream};
 use crate::dml;
@@ -13,7 +14,6 @@ use crate::parsing::{Failure, parse};
 use crate::provider::CollectionTable;
 use crate::sql::{self, ParsedStatement};
 use crate::statement::{self, CreateAs, Statement};
-use crate::timestamp_coercion::rewrite_plan;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
@@ -77,7 +77,7 @@ impl Session {
         let plan = state.statement_to_plan(statement).await?;
         let json = json_columns(&plan);
         let (now, config) = (context.now(), state.config_options());
-        let plan = functions::readable(functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?, &headings)?;
+        let plan = functions::readable(resolved(plan, now, config)?, &headings)?;
         let sources = sources(&plan)?;
         let config = state.config().clone();
         let (physical, task) = self.planning.plan(plan, &context, &config, || state).await?;

@@ -1,6 +1,7 @@
 //! SQL statements, from their text to a stream of rows.
 
 use super::access::{self, Access};
+use super::rewrites::{comparisons, resolved};
 use super::statements::not_written;
 use super::writes::planned_of;
 use super::{Session, StatementStream};
@@ -12,7 +13,7 @@ use crate::parsing::{Failure, parse};
 use crate::planning::ReadsAtMost;
 use crate::sql::{self, Heading, ParsedStatement};
 use crate::statement::Statement;
-use crate::timestamp_coercion::{freeze_now, rewrite_plan};
+use crate::timestamp_coercion::freeze_now;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::TableReference;
@@ -95,7 +96,7 @@ impl Session {
                 self.create_or_drop(ddl, state, &context).await
             }
             LogicalPlan::Statement(inner) => {
-                let plan = rewrite_plan(LogicalPlan::Statement(inner), None, state.config_options())?;
+                let plan = comparisons(LogicalPlan::Statement(inner), None, state.config_options())?;
                 // Runs in the session's own context: settings and prepared statements outlive the statement.
                 let (state, plan) = self.context.get()?.execute_logical_plan(plan).await?.into_parts();
                 match plan {
@@ -145,7 +146,7 @@ impl Session {
     ) -> Result<StatementStream, Failure> {
         // A view keeps its text: `now()` in it is that of the statement that reads it.
         let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { context.now() };
-        let mut plan = rewrite_plan(LogicalPlan::Ddl(ddl), now, state.config_options())?;
+        let mut plan = comparisons(LogicalPlan::Ddl(ddl), now, state.config_options())?;
         if matches!(plan, LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_))) {
             plan = functions::rewrite(plan, now, state.config_options())?;
             plan = freeze_now(plan, now, state.config_options())?;
@@ -229,7 +230,7 @@ impl Session {
         context: &Arc<StatementContext>,
     ) -> Result<StatementStream, Failure> {
         let (now, config) = (context.now(), state.config_options());
-        let plan = functions::rewrite(rewrite_plan(plan, now, config)?, now, config)?;
+        let plan = resolved(plan, now, config)?;
         let config = state.config().clone();
         let (physical, _) = self.planning.plan(plan, context, &config, || state).await?;
         Ok(StatementStream::batch(crate::words::explained(&physical)?, None))
@@ -285,7 +286,7 @@ fn analyzed(
     headings: &[Heading],
 ) -> Result<LogicalPlan, Failure> {
     let (now, options) = (context.now(), config.options());
-    let plan = functions::rewrite(rewrite_plan(plan, now, options)?, now, options)?;
+    let plan = resolved(plan, now, options)?;
     Ok(functions::readable(plan, headings)?)
 }
 

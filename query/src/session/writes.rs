@@ -1,6 +1,7 @@
 //! Statements that write: `INSERT` and `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` for them.
 
 use super::prepared_writes::parameter_number;
+use super::rewrites::resolved;
 use super::{Session, StatementStream};
 use crate::context::StatementContext;
 use crate::dml::{self, Condition};
@@ -12,7 +13,6 @@ use crate::parsing::Failure;
 use crate::prepared::parameter_types;
 use crate::provider::count_batch;
 use crate::sql::parse_one;
-use crate::timestamp_coercion::rewrite_plan;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::DataType;
@@ -105,7 +105,7 @@ impl Session {
         let Some(explain) = explain else {
             let source = state.statement_to_plan(source).await?;
             let (now, config) = (context.now(), state.config_options());
-            let source = functions::rewrite(rewrite_plan(source, now, config)?, now, config)?;
+            let source = resolved(source, now, config)?;
             let plan = Arc::unwrap_or_clone(into(Arc::new(source)));
             let physical = state.create_physical_plan(&plan).await?;
             let batches = execute_stream(physical, state.task_ctx())?;

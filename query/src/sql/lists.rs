@@ -2,7 +2,7 @@
 //!
 //! DataFusion takes it for a call without arguments. It becomes a subquery with an aggregate, and an empty list where that has no row.
 
-use super::rewrite::{call, filled};
+use super::expressions::{call, filled};
 use super::visit::each_expr;
 use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::sql::sqlparser::ast::{

@@ -6,8 +6,8 @@
 //! where DataFusion would show its own form of it.
 
 use super::dialect::EbbtideDialect;
+use super::expressions::call;
 use super::lists::has_aggregate;
-use super::rewrite::call;
 use super::using::{name_of, value_of};
 use super::visit::{Flow, each_expr, each_expr_mut, visit_mut};
 use crate::error::QueryError;

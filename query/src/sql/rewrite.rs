@@ -1,19 +1,18 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
-use super::dialect::EbbtideDialect;
+use super::expressions::filled;
 use super::lists;
 use super::refused::refused;
 use super::using;
-use super::visit::{Flow, each_expr_mut};
+use super::visit::Flow;
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
+    SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
 /// Calls, their number of arguments, and what they stand for. `$1` and so on are the arguments; FILTER and OVER of a
@@ -233,22 +232,6 @@ fn with_seconds(text: &mut String) {
     }
 }
 
-/// A call of a function by its name.
-pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
 /// What a call stands for; `None` if it is not one of [`CALLS`].
 fn expand(call: &Function) -> Option<Expr> {
     let [ObjectNamePart::Identifier(Ident { value: name, quote_style: None, .. })] = call.name.0.as_slice() else {
@@ -286,21 +269,4 @@ fn expand(call: &Function) -> Option<Expr> {
         _ => {}
     }
     Some(expanded)
-}
-
-/// Parses an expression and substitutes `args` for `$1` and so on.
-pub(super) fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
-    let mut expr = Parser::new(&EbbtideDialect).try_with_sql(text).ok()?.parse_expr().ok()?;
-    each_expr_mut(&mut expr, &mut |expr| {
-        if let Expr::Value(value) = expr
-            && let Value::Placeholder(place) = &value.value
-            && let Some(arg) = place.strip_prefix('$').and_then(|n| args.get(n.parse::<usize>().ok()?.checked_sub(1)?))
-        {
-            *expr = match arg {
-                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) | Expr::Cast { .. } => arg.clone(),
-                other => Expr::Nested(Box::new(other.clone())),
-            };
-        }
-    });
-    Some(expr)
 }

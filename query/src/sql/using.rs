@@ -5,8 +5,8 @@
 //! both that is not NULL for a full join. For `*` it takes the column of the table whose name sorts first, so `*` becomes a list of the
 //! tables' columns. A further `USING` compares the first table's column; it becomes a condition where another one is meant.
 
+use super::expressions::filled;
 use super::refused::refused;
-use super::rewrite::filled;
 use super::visit::{Flow, visit_mut};
 use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{

@@ -1,8 +1,8 @@
 //! Values in the places of a statement's parameters.
 
 use super::{Statement, lexer::Offsets};
+use crate::array_text;
 use crate::error::{QueryError, Result};
-use crate::functions::casts;
 use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -31,7 +31,7 @@ impl Statement {
             return Ok(None);
         }
         let items = match value.try_as_str().flatten() {
-            Some(text) => array_items(&casts::list(text, &DataType::new_list(DataType::Utf8, true))?)?,
+            Some(text) => array_items(&array_text::list(text, &DataType::new_list(DataType::Utf8, true))?)?,
             None => array_items(value)?,
         };
         Ok(items.filter(|items| !items.is_empty()).map(|items| items.join(", ")))

@@ -3,24 +3,12 @@
 //! A bucket whose rows are all visible has one row at the best of its bounds, and all others no later than the worst. The bounds of all
 //! buckets give, before any row is read, the last value that the first rows can have: buckets that begin after it are skipped.
 
+use super::request::FirstRows;
 use super::selection::SelectedBucket;
 use crate::segment::Segment;
 use ebbtide_buckets::{ChunkBucket, FieldType, Numbers, Schema, SegmentReader};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// The first rows of an order by one column, whatever decides between rows with equal values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FirstRows {
-    /// The time field, or a numeric field.
-    pub column: String,
-    /// Whether the greatest values come first. NaN is greater than all other numbers.
-    pub descending: bool,
-    /// Whether rows without a value come first.
-    pub nulls_first: bool,
-    /// How many rows.
-    pub rows: u64,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {

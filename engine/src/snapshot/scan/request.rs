@@ -1,6 +1,5 @@
 //! What a scan is asked for, and what it reports.
 
-use super::first_rows::FirstRows;
 use crate::snapshot::time_range::TimeRange;
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::error::ArrowError;
@@ -36,6 +35,19 @@ pub struct FieldBound {
     pub min: Option<f64>,
     /// The upper bound.
     pub max: Option<f64>,
+}
+
+/// The first rows of an order by one column, whatever decides between rows with equal values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstRows {
+    /// The time field, or a numeric field.
+    pub column: String,
+    /// Whether the greatest values come first. NaN is greater than all other numbers.
+    pub descending: bool,
+    /// Whether rows without a value come first.
+    pub nulls_first: bool,
+    /// How many rows.
+    pub rows: u64,
 }
 
 /// What to read.
