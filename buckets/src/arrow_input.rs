@@ -12,8 +12,8 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast_with_options, nullif, take};
 use arrow::datatypes::{
-    DataType, Field, Fields, Float64Type, Int64Type, Schema as ArrowSchema, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    DataType, Decimal128Type, Field, Fields, Float64Type, Int64Type, Schema as ArrowSchema, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use ebbtide_ttl::{Code, Precision, RuleError, exact_int, int_fits_double};
 use std::collections::HashSet;
@@ -250,6 +250,9 @@ fn check_fit(ints: &Int64Array, place: &Place<'_>) -> Result<(), BatchError> {
 
 /// Decimals as the nearest doubles, which must hold their whole parts: only a fraction may be rounded.
 fn doubles_of_decimals(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef, BatchError> {
+    if let Some(doubles) = short_decimals(array) {
+        return Ok(Arc::new(doubles));
+    }
     // Arrow's own cast rounds twice.
     let texts = cast(array, &DataType::Utf8, place)?;
     let double = |(at, text): (usize, Option<&str>)| {
@@ -265,6 +268,18 @@ fn doubles_of_decimals(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef, 
     };
     let doubles: Float64Array = texts.as_string::<i32>().iter().enumerate().map(double).collect::<Result<_, _>>()?;
     Ok(Arc::new(doubles))
+}
+
+/// Decimals whose digits a double holds, divided by a power of ten that it holds too, which rounds once; `None` if there are others.
+#[expect(clippy::cast_precision_loss, reason = "the digits fit")]
+fn short_decimals(array: &ArrayRef) -> Option<Float64Array> {
+    /// The greatest power of ten that a double holds.
+    const POWER_MAX: i8 = 22;
+    let DataType::Decimal128(_, scale @ 0..=POWER_MAX) = array.data_type() else { return None };
+    let power: f64 = format!("1e{scale}").parse().ok()?;
+    let decimals = array.as_primitive::<Decimal128Type>();
+    let are_short = decimals.iter().flatten().all(|digits| digits.unsigned_abs() <= 1 << 53);
+    are_short.then(|| decimals.unary(|digits| digits as f64 / power))
 }
 
 /// The doubles as ints, if all of them are integral.

@@ -112,6 +112,26 @@ impl NewFile {
         Ok(NewFile { place, path: path.to_owned() })
     }
 
+    /// Removes the incomplete file when Ctrl-C ends the process, which it then does at once.
+    #[expect(clippy::disallowed_methods, reason = "a result is not part of a database")]
+    pub(crate) fn gone_if_interrupted(self, runtime: &tokio::runtime::Runtime) -> Self {
+        /// What shells return for a process that SIGINT has ended.
+        const INTERRUPTED: i32 = 130;
+        if let Place::Part(part, _) = &self.place {
+            let part = part.path().to_owned();
+            let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+            // The signal is handled from the first poll on.
+            runtime.block_on(async { drop(futures::poll!(&mut interrupted)) });
+            runtime.spawn(async move {
+                if interrupted.await.is_ok() {
+                    drop(std::fs::remove_file(part));
+                    std::process::exit(INTERRUPTED);
+                }
+            });
+        }
+        self
+    }
+
     pub(crate) fn sink(&self) -> Result<Box<dyn Write + Send>, Failure> {
         let file: Box<dyn Write + Send> = match &self.place {
             Place::Part(part, _) => Box::new(part.reopen().map_err(|e| self.failed(&e))?),

@@ -57,7 +57,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     };
     let mut session = LazySession::new(cli, settings, most);
     let mut output = match file {
-        Some(path) => Some(files::NewFile::create(path, &cli.db)?),
+        Some(path) => Some(files::NewFile::create(path, &cli.db)?.gone_if_interrupted(runtime)),
         None => None,
     };
     let mut results = 0;
@@ -176,8 +176,11 @@ fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> 
 }
 
 /// Writes the documents of an ordinary collection as lines of canonical Extended JSON, which read back exactly.
-fn export_documents(cli: &Cli, documents: &DocumentsSnapshot, path: Option<&Path>) -> Result<(), Failure> {
-    let file = path.map(|path| files::NewFile::create(path, &cli.db)).transpose()?;
+fn export_documents(
+    documents: &DocumentsSnapshot,
+    file: Option<files::NewFile>,
+    path: Option<&Path>,
+) -> Result<(), Failure> {
     let mut sink = BufWriter::new(file.as_ref().map_or_else(|| Ok(files::stdout()), files::NewFile::sink)?);
     let (mut count, mut failed) = (0_u64, None);
     documents.for_each(&mut |found| {
@@ -220,8 +223,12 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     let ordinary = session.get(None)?.snapshot().documents(name).ok();
     let default = if ordinary.is_some() { Format::Ndjson } else { Format::Csv };
     let format = format_of(args.format, path, default)?;
+    let create = || {
+        let file = path.map(|path| files::NewFile::create(path, &cli.db)).transpose()?;
+        Ok::<_, Failure>(file.map(|file| file.gone_if_interrupted(runtime)))
+    };
     if let (Some(documents), Format::Ndjson) = (&ordinary, format) {
-        return export_documents(cli, documents, path);
+        return export_documents(documents, create()?, path);
     }
     let tables = session.get(None)?.table_names();
     let text = match tables.iter().any(|t| t == name) {
@@ -238,7 +245,7 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
         return Err(Failure::usage("export takes a query: this statement changes data"));
     }
     let session = session.get(None)?;
-    let file = path.map(|path| files::NewFile::create(path, &cli.db)).transpose()?;
+    let file = create()?;
     let rows = runtime.block_on(async {
         let started = session.start(statement, &text).await?;
         let Some(mut stream) = started.stream else {

@@ -14,6 +14,7 @@ mod calls;
 pub(crate) mod casts;
 mod counts;
 mod date_bin;
+mod date_diff;
 mod date_trunc;
 mod edges;
 mod expired;
@@ -131,6 +132,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         date_bin::DateBin::udf("date_bin"),
         date_bin::DateBin::udf(date_bin::GAPFILL),
         date_bin::DateBin::udf(date_bin::TIME_BUCKET),
+        date_diff::DateDiff::udf(),
         date_trunc::DateTrunc::udf(),
         date_bin::Fill::udf(date_bin::LOCF),
         date_bin::Fill::udf(date_bin::INTERPOLATE),

@@ -86,6 +86,21 @@ fn decimals_whose_whole_part_no_double_holds_are_refused() {
 }
 
 #[test]
+fn decimals_are_the_doubles_of_their_texts() {
+    let digits =
+        [0, 1, -3, 15, 299_792_458, -123_456_789_012_345, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, i128::from(i64::MAX)];
+    for (scale, digits) in (0..=30).flat_map(|scale| digits.map(|digits| (scale, digits))) {
+        let column = Decimal128Array::from(vec![digits, 1]).with_precision_and_scale(38, scale).unwrap();
+        let text = column.value_as_string(0);
+        let read = batch_from_arrow(&batch(vec![("t", times(&[1, 2])), ("x", Arc::new(column))]), &schema());
+        let Ok(accepted) = read else { continue };
+        let stored = accepted.batch.column(accepted.batch.num_columns() - 1);
+        let stored = stored.as_primitive::<arrow::datatypes::Float64Type>().value(0);
+        assert_eq!(stored.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+    }
+}
+
+#[test]
 fn the_time_column_is_required_and_whole() {
     assert_eq!(refused(vec![("x", times(&[1]))], &schema()), (0, Code::BadValue));
     assert_eq!(refused(vec![("t", Arc::new(Int64Array::from(vec![1])))], &schema()), (0, Code::BadValue));

@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::args::InputFormat;
 use crate::batching::INSERT_BYTES;
 use ebbtide::line_protocol::{self, Point};
-use ebbtide_buckets::{DOCUMENT_BYTES_MAX, batch_from_documents};
+use ebbtide_buckets::{DOCUMENT_BYTES_MAX, FieldType, Schema, batch_from_documents};
 use ebbtide_query::text_table::infer::{finer, finest};
 use ebbtide_query::text_table::split::Record;
 use ebbtide_ttl::{Name, Precision, Timestamp, Value};
@@ -168,6 +168,9 @@ impl Decoder for Documents<'_> {
                 }
                 Err(error) => {
                     let at = error.index.min(self.documents.len() - 1);
+                    if read_not_finite(&mut self.documents, at, &schema) {
+                        continue;
+                    }
                     let index = format!("index {}: ", error.index);
                     let message = error.error.message.strip_prefix(&index).unwrap_or(&error.error.message);
                     self.documents.remove(at);
@@ -177,6 +180,51 @@ impl Decoder for Documents<'_> {
             }
         }
     }
+}
+
+/// JSON has no NaN and no infinities: an export writes them as texts. Replaces such texts in the fields of document `at`, in all documents,
+/// if the other values of the field are numbers. Returns whether there were any.
+fn read_not_finite(documents: &mut [Value], at: usize, schema: &Schema) -> bool {
+    let Some(Value::Object(members)) = documents.get(at) else { return false };
+    let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::Double(_));
+    let names: Vec<Name> = members
+        .iter()
+        .filter(|(_, value)| is_number(value) || not_finite(value).is_some())
+        .map(|(name, _)| name.clone())
+        .collect();
+    let mut found = false;
+    for name in names {
+        let known = schema.field_type(&name);
+        let mut has_numbers = matches!(known, Some(FieldType::Double | FieldType::Int64));
+        let mut values: Vec<&mut Value> = documents
+            .iter_mut()
+            .filter_map(|document| match document {
+                Value::Object(members) => members.iter_mut().find(|(n, _)| *n == name).map(|(_, value)| value),
+                _ => None,
+            })
+            .collect();
+        has_numbers |= known.is_none() && values.iter().any(|value| is_number(value));
+        let is_text = |value: &Value| matches!(value, Value::String(_)) && not_finite(value).is_none();
+        if !has_numbers || values.iter().any(|value| is_text(value)) {
+            continue;
+        }
+        for value in &mut values {
+            if let Some(number) = not_finite(value) {
+                **value = Value::Double(number);
+                found = true;
+            }
+        }
+    }
+    found
+}
+
+/// The number that the text `NaN`, `inf` or `-inf` stands for.
+fn not_finite(value: &Value) -> Option<f64> {
+    let Value::String(text) = value else { return None };
+    if text.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
 }
 
 fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {

@@ -394,3 +394,52 @@ fn a_limit_of_the_size_of_files_leaves_the_space_for_a_full_disk_alone() {
     assert_eq!(text(path, "db/RESERVE").len(), 64 << 10, "{said}");
     assert!(good(path, &["--db", "db", "sweep"]).starts_with("1 bucket"));
 }
+
+#[test]
+fn numbers_that_json_lacks_are_numbers_again_after_an_import_of_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    rows(path, "CREATE COLLECTION a WITH (timeField = 'time')");
+    let values = "('2024-01-01T00:00:00Z', 'NaN'::double, 1, 'NaN'), ('2024-01-01T00:00:01Z', '-inf'::double, 2, 'x'), ('2024-01-01T00:00:02Z', 2.5, 3, 'inf')";
+    rows(path, &format!("INSERT INTO a (time, v, n, s) VALUES {values}"));
+    good(path, &["export", "a", "-o", "a.ndjson"]);
+    assert!(text(path, "a.ndjson").contains(r#""v":"NaN""#));
+    good(path, &["import", "a.ndjson", "-c", "b"]);
+    let all = |name: &str| rows(path, &format!("SELECT time, v, n, s FROM {name} ORDER BY time"));
+    assert_eq!(all("a"), all("b"));
+    good(path, &["import", "a.ndjson", "-c", "b"]);
+    assert_eq!(rows(path, "SELECT count(*) AS n FROM b WHERE isnan(v)"), "n\n2\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_export_that_is_interrupted_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    rows(path, "CREATE COLLECTION a WITH (timeField = 'time')");
+    std::fs::create_dir(path.join("out")).unwrap();
+    let files = || std::fs::read_dir(path.join("out")).unwrap().count();
+    for command in [&["export"][..], &["sql"]] {
+        let endless = "SELECT * FROM generate_series(1, 9000000000000000000)";
+        let mut child = crate::cli::command()
+            .current_dir(path)
+            .args(command)
+            .args([endless, "--output", "out/a.csv"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while files() == 0 {
+            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            std::thread::yield_now();
+        }
+        // Once there are rows, the signal is handled.
+        let part = std::fs::read_dir(path.join("out")).unwrap().next().unwrap().unwrap();
+        while part.metadata().unwrap().len() == 0 {
+            std::thread::yield_now();
+        }
+        let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(files(), 0);
+    }
+}

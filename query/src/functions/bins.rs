@@ -98,6 +98,16 @@ impl Bins {
         self.units(if next < soonest { self.start_nanos(soonest)?.max(soonest) } else { next })
     }
 
+    /// The number of the bin that contains `time`. In a zone, bins of less than a day are counted by elapsed time: an hour that the
+    /// clock skips or repeats counts as it lasts.
+    pub(crate) fn number_of(&self, time: i64) -> Result<i128> {
+        let now = i128::from(time) * self.unit;
+        match self.zone.as_ref().filter(|_| self.by_calendar()) {
+            Some(zone) => self.number(now + offset(zone, now)?),
+            None => self.number(now),
+        }
+    }
+
     /// Converts an instant to units, rounding up.
     fn units(&self, nanos: i128) -> Result<i64> {
         match i64::try_from(-(-nanos).div_euclid(self.unit)) {

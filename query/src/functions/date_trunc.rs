@@ -38,8 +38,8 @@ impl DateTrunc {
     }
 }
 
-/// The width of the bins of a unit, and their origin.
-fn width(unit: &ScalarValue) -> Result<(IntervalMonthDayNano, Option<Timestamp>)> {
+/// The width of the bins of a unit, which is the first argument of `function`, and their origin.
+pub(super) fn width(function: &str, unit: &ScalarValue) -> Result<(IntervalMonthDayNano, Option<Timestamp>)> {
     let word = unit.try_as_str().flatten().unwrap_or_default().to_lowercase();
     let interval = IntervalMonthDayNano::new;
     Ok(match word.as_str() {
@@ -55,20 +55,32 @@ fn width(unit: &ScalarValue) -> Result<(IntervalMonthDayNano, Option<Timestamp>)
         "year" => (interval(12, 0, 0), None),
         _ => {
             let hint = suggest::hint(&word, UNITS);
-            return wrong(NAME, 1, "unit", &format!("is {unit}; it takes {}{hint}", UNITS.join(", ")));
+            return wrong(function, 1, "unit", &format!("is {unit}; it takes {}{hint}", UNITS.join(", ")));
         }
     })
 }
 
-fn zone(text: &str) -> Result<Tz> {
+/// The time zone of this name, which is argument `at` of `function`.
+pub(super) fn zone(function: &str, at: usize, text: &str) -> Result<Tz> {
     Tz::from_str(text).or_else(|_| {
         let hint = suggest::hint(text, chrono_tz::TZ_VARIANTS.iter().map(|z| z.name()));
-        wrong(NAME, 3, "zone", &format!("is '{text}', which is not a time zone{hint}"))
+        wrong(function, at, "zone", &format!("is '{text}', which is not a time zone{hint}"))
     })
 }
 
-fn is_utc(zone: &str) -> bool {
+pub(super) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "Z" | "+00:00" | "Etc/UTC")
+}
+
+/// The timestamps that an argument of this type is converted to.
+pub(super) fn time_type(function: &str, at: usize, what: &str, given: &DataType) -> Result<DataType> {
+    Ok(match given {
+        DataType::Timestamp(..) => given.clone(),
+        DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::Null => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        text if is_text(text) => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        other => return wrong(function, at, what, &format!("is {other}, a timestamp is wanted")),
+    })
 }
 
 impl ScalarUDFImpl for DateTrunc {
@@ -94,12 +106,8 @@ impl ScalarUDFImpl for DateTrunc {
             return wrong(NAME, 1, "unit", &format!("is {unit}, a word such as 'day' is wanted"));
         }
         let time = match time {
-            DataType::Timestamp(..) => time.clone(),
             DataType::Time32(_) | DataType::Time64(_) if zone.is_none() => time.clone(),
-            DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
-            DataType::Null => DataType::Timestamp(TimeUnit::Nanosecond, None),
-            text if is_text(text) => DataType::Timestamp(TimeUnit::Nanosecond, None),
-            other => return wrong(NAME, 2, "time", &format!("is {other}, a timestamp is wanted")),
+            other => time_type(NAME, 2, "time", other)?,
         };
         if let Some(other) = zone.filter(|zone| !is_text(zone)) {
             return wrong(NAME, 3, "zone", &format!("is {other}, a time zone such as 'Europe/Berlin' is wanted"));
@@ -130,16 +138,16 @@ impl ScalarUDFImpl for DateTrunc {
             return wrong(NAME, 1, "unit", "differs from row to row, a constant is wanted");
         };
         let zone = match values.next() {
-            None => own.as_deref().filter(|own| !is_utc(own)).map(zone).transpose()?,
+            None => own.as_deref().filter(|own| !is_utc(own)).map(|own| zone(NAME, 3, own)).transpose()?,
             Some(ColumnarValue::Scalar(given)) => match given.try_as_str().flatten() {
-                Some(given) => Some(zone(given)?),
+                Some(given) => Some(zone(NAME, 3, given)?),
                 None => return wrong(NAME, 3, "zone", "is null, a time zone such as 'Europe/Berlin' is wanted"),
             },
             Some(ColumnarValue::Array(_)) => {
                 return wrong(NAME, 3, "zone", "differs from row to row, a constant is wanted");
             }
         };
-        let (interval, origin) = width(&unit)?;
+        let (interval, origin) = width(NAME, &unit)?;
         let bins = match Bins::new(interval, resolution, origin, zone) {
             Ok(bins) => bins,
             Err(why) => return wrong(NAME, 1, "unit", &why),

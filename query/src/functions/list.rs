@@ -14,9 +14,10 @@ use std::sync::Arc;
 pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Functions of this crate, and what they do.
-const OWN_FUNCTIONS: [(&str, &str); 21] = [
+const OWN_FUNCTIONS: [(&str, &str); 22] = [
     ("date_bin", "start of the bin that holds a time, also in a time zone"),
     ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
+    ("date_diff", "how many hours, days, months ... begin between two times"),
     ("date_trunc", "start of the hour, day, month ... that holds a time"),
     ("delta", "last value minus the first one, by time"),
     ("expired", "table of what has expired and is still stored: expired('c')"),

@@ -80,7 +80,7 @@ fn in_place(tokens: &[TokenWithSpan], at: usize) -> Option<ScalarValue> {
     let before = |count: usize| word(at.checked_sub(count));
     let is = |found: Option<String>, words: &[&str]| found.is_some_and(|found| words.contains(&found.as_str()));
     let kind = cast_of(tokens, at);
-    if is(before(2), &["date_trunc", "date_part"]) {
+    if is(before(2), &["date_trunc", "date_part", "date_diff", "datediff"]) {
         Some(ScalarValue::from("day"))
     } else if is(before(1), &["zone"]) && is(before(2), &["time"]) {
         Some(ScalarValue::from("UTC"))
