@@ -347,8 +347,7 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View') OR data_type LIKE 'Dictionary(%' THEN 'text' \
     WHEN data_type IN ('Int8', 'Int16', 'UInt8') THEN 'smallint' \
     WHEN data_type IN ('Int32', 'UInt16') THEN 'integer' \
-    WHEN data_type IN ('Int64', 'UInt32') THEN 'bigint' \
-    WHEN data_type = 'UInt64' OR data_type LIKE 'Decimal%' THEN 'numeric' \
+    WHEN data_type IN ('Int64', 'UInt32', 'UInt64') THEN 'bigint' WHEN data_type LIKE 'Decimal%' THEN 'numeric' \
     WHEN data_type = 'Float32' THEN 'real' WHEN data_type = 'Float64' THEN 'double precision' \
     WHEN data_type = 'Boolean' THEN 'boolean' WHEN data_type LIKE 'Date%' THEN 'date' \
     WHEN data_type LIKE 'Time%' THEN 'time without time zone' \
@@ -359,8 +358,7 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     WHEN data_type LIKE 'Timestamp(%\"%' THEN 'timestamptz' WHEN data_type LIKE 'Timestamp(%' THEN 'timestamp' \
     WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View') OR data_type LIKE 'Dictionary(%' THEN 'text' \
     WHEN data_type IN ('Int8', 'Int16', 'UInt8') THEN 'int2' WHEN data_type IN ('Int32', 'UInt16') THEN 'int4' \
-    WHEN data_type IN ('Int64', 'UInt32') THEN 'int8' \
-    WHEN data_type = 'UInt64' OR data_type LIKE 'Decimal%' THEN 'numeric' \
+    WHEN data_type IN ('Int64', 'UInt32', 'UInt64') THEN 'int8' WHEN data_type LIKE 'Decimal%' THEN 'numeric' \
     WHEN data_type = 'Float32' THEN 'float4' WHEN data_type = 'Float64' THEN 'float8' \
     WHEN data_type = 'Boolean' THEN 'bool' WHEN data_type LIKE 'Date%' THEN 'date' WHEN data_type LIKE 'Time%' THEN 'time' \
     WHEN data_type LIKE 'Interval(%' OR data_type LIKE 'Duration(%' THEN 'interval' \

@@ -10,6 +10,7 @@ pub(super) type State = &'static str;
 
 pub(super) const PROTOCOL_VIOLATION: State = "08P01";
 pub(super) const FEATURE_NOT_SUPPORTED: State = "0A000";
+pub(super) const VALUE_OUT_OF_RANGE: State = "22003";
 pub(super) const INVALID_PARAMETER_VALUE: State = "22023";
 pub(super) const INVALID_TEXT: State = "22P02";
 pub(super) const INVALID_BINARY: State = "22P03";
@@ -97,9 +98,9 @@ const BY_MESSAGE: [(&str, State); 16] = [
     ("no function matches", "42883"),
     ("' is neither in GROUP BY nor within an aggregate", "42803"),
     ("divide by zero", "22012"),
-    ("overflow: ", "22003"),
-    ("does not fit", "22003"),
-    ("an't cast value", "22003"),
+    ("overflow: ", VALUE_OUT_OF_RANGE),
+    ("does not fit", VALUE_OUT_OF_RANGE),
+    ("an't cast value", VALUE_OUT_OF_RANGE),
     ("cannot cast string", INVALID_TEXT),
     ("' is not an array: ", INVALID_TEXT),
     ("error parsing timestamp", "22007"),
@@ -140,7 +141,9 @@ impl From<SqlError> for Refusal {
 impl From<PgWireError> for Refusal {
     fn from(error: PgWireError) -> Self {
         match error {
-            PgWireError::UserError(said) if said.code == "22003" => Refusal::new("22003", said.message),
+            PgWireError::UserError(said) if said.code == VALUE_OUT_OF_RANGE => {
+                Refusal::new(VALUE_OUT_OF_RANGE, said.message)
+            }
             error => Refusal::new(INTERNAL_ERROR, error.to_string()),
         }
     }

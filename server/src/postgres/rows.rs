@@ -1,13 +1,13 @@
 //! Rows of a statement as messages: each a row, or a piece of a copy.
 
-use super::error::Refusal;
+use super::error::{Refusal, VALUE_OUT_OF_RANGE};
 use super::instants::Instant;
 use super::own::{Copy, CopyForm};
 use super::{copy, texts};
 use crate::shared::aside;
 use crate::sql::{Sql, SqlError};
 use arrow::array::{Array, ArrayRef};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use arrow_pg::encoder::Encoder;
@@ -38,6 +38,8 @@ fn encoded(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         kind if is_nested(kind) => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
         DataType::Dictionary(_, value) => Arc::new(field.as_ref().clone().with_data_type(value.as_ref().clone())),
+        // What numbers rows, as `row_number()`, is a bigint in PostgreSQL.
+        DataType::UInt64 => Arc::new(field.as_ref().clone().with_data_type(DataType::Int64)),
         _ => Arc::clone(field),
     }
 }
@@ -58,7 +60,7 @@ fn size(kind: &Type) -> i16 {
 fn info(field: &FieldRef, format: FieldFormat) -> Result<FieldInfo, Refusal> {
     let kind = match is_nested(field.data_type()) {
         true => Type::JSON,
-        false => arrow_pg::datatypes::field_into_pg_type(field)?,
+        false => arrow_pg::datatypes::field_into_pg_type(&encoded(field))?,
     };
     let size = size(&kind);
     Ok(FieldInfo::new(field.name().clone(), None, None, kind, format).with_type_size(size))
@@ -138,7 +140,7 @@ impl Rows {
             let columns = fields.zip(batch.columns()).map(|((field, encoded), column)| {
                 Ok(match field.data_type() {
                     kind if is_nested(kind) => sql.json(column)?,
-                    _ if column.data_type() != encoded.data_type() => cast(column, encoded.data_type())?,
+                    _ if column.data_type() != encoded.data_type() => converted(column, encoded)?,
                     _ => Arc::clone(column),
                 })
             });
@@ -166,6 +168,14 @@ impl Rows {
         self.sent += 1;
         Ok(Some(message))
     }
+}
+
+fn converted(column: &ArrayRef, to: &Field) -> Result<ArrayRef, Refusal> {
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, to.data_type(), &strict).map_err(|error| {
+        let hint = format!("write CAST({} AS NUMERIC)", to.name());
+        Refusal::new(VALUE_OUT_OF_RANGE, format!("column '{}': {error}; {hint}", to.name()))
+    })
 }
 
 fn cell(

@@ -65,6 +65,12 @@ def with_psycopg():
             1, 2, 3, 1.5, "x", dt.date(2024, 1, 2), decimal.Decimal("12.50"), None, [1, 2],
             {"a": 1}, dt.timedelta(days=1, hours=2), b"\x00\xff",
         ), values
+        for binary in (False, True):
+            ranks = db.cursor(binary=binary).execute("SELECT row_number() OVER (ORDER BY t) AS n FROM w ORDER BY t")
+            assert (ranks.fetchall(), ranks.description[0].type_code) == ([(1,), (2,)], 20), binary
+        above = "arrow_cast(18446744073709551615, 'UInt64')"
+        assert "CAST" in refused("22003", lambda: db.execute(f"SELECT {above} AS n").fetchall())
+        assert db.execute(f"SELECT CAST({above} AS NUMERIC(20, 0))").fetchone() == (decimal.Decimal(2**64 - 1),)
         assert "did you mean SELECT" in refused("42601", lambda: db.execute("SELEC 1"))
         refused("22P02", lambda: db.execute("SELECT %s::int8 + n FROM w", ("seven",)))
         far = dt.datetime(2300, 1, 1, tzinfo=UTC)
