@@ -250,3 +250,31 @@ fn the_program_tells_of_documents() {
     good(path, &["sweep", "--now", "+2m"]);
     assert_eq!(good(path, &["export", "s", "-o", "-"]), "");
 }
+
+#[test]
+fn columns_that_gain_members_and_doubles_are_known_after_each_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    good(path, &["sql", "CREATE COLLECTION o"]);
+    for line in [
+        r#"{"_id":1,"price":5,"at":{"x":1}}"#,
+        r#"{"_id":2,"price":7.5,"at":{"y":"north"}}"#,
+        r#"{"_id":3,"price":10,"at":{"x":2.5}}"#,
+    ] {
+        write(path, "o.ndjson", line);
+        good(path, &["import", "--documents", "o.ndjson", "--into", "o"]);
+        good(path, &["sql", "FLUSH"]);
+    }
+    let csv = |sql: &str| good(path, &["sql", "--format", "csv", sql]);
+    let rows = csv("SELECT _id, price, at.x AS x, at.y AS y FROM o WHERE price > 5 ORDER BY price");
+    assert_eq!(rows, "_id,price,x,y\n2,7.5,,north\n3,10.0,2.5,\n");
+    assert_eq!(csv("SELECT sum(price) AS s, avg(at.x) AS x FROM o"), "s,x\n22.5,1.75\n");
+    assert_eq!(
+        csv("SELECT document FROM o WHERE _id = 1"),
+        "document\n\"{\"\"_id\"\":1,\"\"price\"\":5,\"\"at\"\":{\"\"x\"\":1}}\"\n"
+    );
+    good(path, &["dump", "dump"]);
+    good(path, &["--db", "again", "restore", "dump"]);
+    let described = |db: &str| good(path, &["--db", db, "sql", "--format", "csv", "DESCRIBE o"]);
+    assert_eq!(described("ebbtide-data"), described("again"));
+}

@@ -1,7 +1,7 @@
 //! Writes of many documents at once: inserts, restores, and changes that the caller decides on.
 
 use super::documents::{Documents, duplicate};
-use crate::documents::columns::DocumentColumn;
+use crate::documents::columns::{ColumnRecord, DocumentColumn};
 use crate::documents::snapshot::{Document, Match, document};
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
@@ -91,7 +91,10 @@ impl Documents {
         // Without the log's lock a command that is being evaluated would bring back the columns that it began with.
         let _log = engine.log.lock();
         let collection = engine.state.read().documents(self.name())?.id;
-        engine.commit(vec![Op::SetDocumentColumns { collection, columns }])
+        // No document is stored yet that has another number.
+        let columns =
+            columns.into_iter().map(|column| ColumnRecord::from(&DocumentColumn { fits_doubles: true, ..column }));
+        engine.commit(vec![Op::SetDocumentColumns { collection, columns: columns.collect() }])
     }
 
     /// Decides on the documents that match a filter in MongoDB's form, some at a time, and does all of it in one atomic and durable

@@ -29,6 +29,10 @@ pub struct DocumentColumn {
     pub name: String,
     /// What its values are.
     pub kind: ColumnKind,
+    /// Whether it has whole numbers, or may come to have some, and a double holds each of them: they become doubles with the first
+    /// double. It is not known of columns that come from older programs.
+    #[serde(skip)]
+    pub fits_doubles: bool,
 }
 
 /// What the values of a column are.
@@ -40,6 +44,46 @@ pub enum ColumnKind {
     Of(FieldType),
     /// Of several types, or of one that columns do not have: each is shown as Extended JSON.
     Json,
+}
+
+/// A column in the manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ColumnRecord {
+    name: String,
+    kind: KindRecord,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum KindRecord {
+    Unknown,
+    Of(FieldType),
+    Json,
+    /// Of a type that has whole numbers, or may come to have some, and a double holds each of them.
+    OfSmall(FieldType),
+}
+
+impl From<&DocumentColumn> for ColumnRecord {
+    fn from(column: &DocumentColumn) -> Self {
+        let kind = match &column.kind {
+            ColumnKind::Unknown => KindRecord::Unknown,
+            ColumnKind::Json => KindRecord::Json,
+            ColumnKind::Of(ty) if column.fits_doubles => KindRecord::OfSmall(ty.clone()),
+            ColumnKind::Of(ty) => KindRecord::Of(ty.clone()),
+        };
+        ColumnRecord { name: column.name.clone(), kind }
+    }
+}
+
+impl From<ColumnRecord> for DocumentColumn {
+    fn from(record: ColumnRecord) -> Self {
+        let fits_doubles = matches!(record.kind, KindRecord::OfSmall(_));
+        let kind = match record.kind {
+            KindRecord::Unknown => ColumnKind::Unknown,
+            KindRecord::Json => ColumnKind::Json,
+            KindRecord::Of(ty) | KindRecord::OfSmall(ty) => ColumnKind::Of(ty),
+        };
+        DocumentColumn { name: record.name, kind, fits_doubles }
+    }
 }
 
 /// The columns of an ordinary collection, in order of appearance.
@@ -55,19 +99,16 @@ impl DocumentColumns {
         self.list.iter()
     }
 
-    pub(crate) fn list(&self) -> &[DocumentColumn] {
-        &self.list
+    pub(crate) fn records(&self) -> Vec<ColumnRecord> {
+        self.list.iter().map(ColumnRecord::from).collect()
     }
 
     /// Adds columns, or the types of some, that were known before.
-    pub(crate) fn join(&mut self, known: Vec<DocumentColumn>) {
-        for column in known {
+    pub(crate) fn join(&mut self, known: Vec<ColumnRecord>) {
+        for column in known.into_iter().map(DocumentColumn::from) {
             match self.by_name.get(&column.name) {
                 None => self.push(column),
-                Some(at) if column.kind == ColumnKind::Json || self.list[*at].kind == ColumnKind::Unknown => {
-                    self.list[*at].kind = column.kind;
-                }
-                Some(_) => {}
+                Some(at) => self.list[*at].join(column),
             }
         }
     }
@@ -80,7 +121,7 @@ impl DocumentColumns {
     /// Whether a document has no name and no type of value that is new.
     fn cover(&self, document: &RawDocument) -> bool {
         document.iter().flatten().all(|(name, value)| match self.by_name.get(name.as_str()) {
-            Some(at) => self.list[*at].kind.covers(value),
+            Some(at) => self.list[*at].covers(value),
             None => self.list.len() >= COLUMNS_MAX || RESERVED.contains(&name.as_str()),
         })
     }
@@ -89,12 +130,13 @@ impl DocumentColumns {
         for (name, value) in document.iter().flatten() {
             let name = name.as_str();
             match self.by_name.get(name) {
-                Some(at) => self.list[*at].kind.widen(value),
+                Some(at) => self.list[*at].widen(value),
                 None if self.list.len() >= COLUMNS_MAX || RESERVED.contains(&name) => {}
                 None => {
-                    let mut kind = ColumnKind::Unknown;
-                    kind.widen(value);
-                    self.push(DocumentColumn { name: name.to_owned(), kind });
+                    let (name, kind) = (name.to_owned(), ColumnKind::Unknown);
+                    let mut column = DocumentColumn { name, kind, fits_doubles: false };
+                    column.widen(value);
+                    self.push(column);
                 }
             }
         }
@@ -112,12 +154,12 @@ fn is_null(value: RawBsonRef<'_>) -> bool {
     matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)
 }
 
-impl ColumnKind {
+impl DocumentColumn {
     fn covers(&self, value: RawBsonRef<'_>) -> bool {
         is_null(value)
-            || match self {
+            || match &self.kind {
                 ColumnKind::Unknown => false,
-                ColumnKind::Of(ty) => fits(ty, value),
+                ColumnKind::Of(ty) => fits(ty, value) && !(self.fits_doubles && exceeds_doubles(value)),
                 ColumnKind::Json => true,
             }
     }
@@ -126,15 +168,92 @@ impl ColumnKind {
         if self.covers(value) {
             return;
         }
-        let wider = match self {
-            ColumnKind::Unknown => type_of(value, LEVELS_MAX),
-            ColumnKind::Of(ty) => widened(ty, value, LEVELS_MAX),
+        let is_first = self.kind == ColumnKind::Unknown;
+        let to_doubles = (self.fits_doubles || is_first) && !exceeds_doubles(value);
+        let wider = match &self.kind {
+            ColumnKind::Unknown => type_of(value, Widening { levels: LEVELS_MAX, to_doubles }),
+            ColumnKind::Of(ty) => widened(ty, value, Widening { levels: LEVELS_MAX, to_doubles }),
             ColumnKind::Json => None,
         };
-        *self = match wider.filter(|ty| members(ty) <= MEMBERS_MAX) {
-            Some(ty) => ColumnKind::Of(ty),
-            None => ColumnKind::Json,
+        self.kind = kind_of(wider);
+        self.fits_doubles = to_doubles && self.kind.may_have_whole_numbers();
+    }
+
+    /// Adds what was known of the same column before.
+    fn join(&mut self, known: DocumentColumn) {
+        let fits_doubles = match (&self.kind, &known.kind) {
+            (ColumnKind::Unknown, _) => known.fits_doubles,
+            (_, ColumnKind::Unknown) => self.fits_doubles,
+            _ => self.fits_doubles && known.fits_doubles,
         };
+        self.kind = match (std::mem::replace(&mut self.kind, ColumnKind::Json), known.kind) {
+            (ColumnKind::Unknown, kind) | (kind, ColumnKind::Unknown) => kind,
+            (ColumnKind::Json, _) | (_, ColumnKind::Json) => ColumnKind::Json,
+            (ColumnKind::Of(ty), ColumnKind::Of(known)) => kind_of(joined(ty, known)),
+        };
+        self.fits_doubles = fits_doubles && self.kind.may_have_whole_numbers();
+    }
+}
+
+impl ColumnKind {
+    fn may_have_whole_numbers(&self) -> bool {
+        matches!(self, ColumnKind::Of(FieldType::Int64 | FieldType::List(_) | FieldType::Object(_)))
+    }
+}
+
+fn kind_of(ty: Option<FieldType>) -> ColumnKind {
+    match ty.filter(|ty| members(ty) <= MEMBERS_MAX) {
+        Some(ty) => ColumnKind::Of(ty),
+        None => ColumnKind::Json,
+    }
+}
+
+/// The type that holds the values of both, if there is one.
+fn joined(ty: FieldType, other: FieldType) -> Option<FieldType> {
+    match (ty, other) {
+        (ty, other) if ty == other => Some(ty),
+        (FieldType::Unknown, ty) | (ty, FieldType::Unknown) => Some(ty),
+        (FieldType::Int64, FieldType::Double) | (FieldType::Double, FieldType::Int64) => Some(FieldType::Double),
+        (FieldType::List(item), FieldType::List(other)) => Some(FieldType::List(Box::new(joined(*item, *other)?))),
+        (FieldType::Object(mut members), FieldType::Object(others)) => {
+            for (name, other) in others {
+                match members.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, ty)) => *ty = joined(std::mem::replace(ty, FieldType::Unknown), other)?,
+                    None => members.push((name, other)),
+                }
+            }
+            Some(FieldType::Object(members))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a value has a whole number that no double holds.
+fn exceeds_doubles(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Int64(whole) => !int_fits_double(whole),
+        RawBsonRef::Array(items) => items.into_iter().flatten().any(exceeds_doubles),
+        RawBsonRef::Document(object) => object.iter().flatten().any(|(_, value)| exceeds_doubles(value)),
+        _ => false,
+    }
+}
+
+/// How a type may widen.
+#[derive(Debug, Clone, Copy)]
+struct Widening {
+    /// Levels of objects that it may gain.
+    levels: usize,
+    /// Whether whole numbers may become doubles.
+    to_doubles: bool,
+}
+
+impl Widening {
+    fn within(self) -> Widening {
+        Widening { levels: self.levels - 1, ..self }
+    }
+
+    fn of_items(self) -> Widening {
+        Widening { levels: 0, ..self }
     }
 }
 
@@ -168,7 +287,7 @@ fn repeats_a_name(object: &RawDocument) -> bool {
 }
 
 /// The type of a value, if a column can have it. The items of a list are no lists and no objects.
-fn type_of(value: RawBsonRef<'_>, levels: usize) -> Option<FieldType> {
+fn type_of(value: RawBsonRef<'_>, how: Widening) -> Option<FieldType> {
     Some(match value {
         RawBsonRef::Boolean(_) => FieldType::Bool,
         RawBsonRef::Int32(_) | RawBsonRef::Int64(_) => FieldType::Int64,
@@ -176,36 +295,37 @@ fn type_of(value: RawBsonRef<'_>, levels: usize) -> Option<FieldType> {
         RawBsonRef::String(_) => FieldType::String,
         RawBsonRef::DateTime(_) => FieldType::Timestamp,
         RawBsonRef::Binary(binary) if binary.subtype == BinarySubtype::Generic => FieldType::Binary,
-        RawBsonRef::Array(_) => widened(&FieldType::List(Box::new(FieldType::Unknown)), value, levels)?,
-        RawBsonRef::Document(_) => widened(&FieldType::Object(Vec::new()), value, levels)?,
+        RawBsonRef::Array(_) => widened(&FieldType::List(Box::new(FieldType::Unknown)), value, how)?,
+        RawBsonRef::Document(_) => widened(&FieldType::Object(Vec::new()), value, how)?,
         _ => return None,
     })
 }
 
 /// The type that holds the values of a column and one more, if there is one.
-fn widened(ty: &FieldType, value: RawBsonRef<'_>, levels: usize) -> Option<FieldType> {
+fn widened(ty: &FieldType, value: RawBsonRef<'_>, how: Widening) -> Option<FieldType> {
     if fits(ty, value) {
         return Some(ty.clone());
     }
     match (ty, value) {
         (FieldType::Unknown, value) => {
-            let item = type_of(value, 0)?;
+            let item = type_of(value, how.of_items())?;
             (!matches!(item, FieldType::List(_) | FieldType::Object(_))).then_some(item)
         }
+        (FieldType::Int64, RawBsonRef::Double(_)) if how.to_doubles => Some(FieldType::Double),
         (FieldType::List(item), RawBsonRef::Array(items)) => {
             let mut item = (**item).clone();
             for value in items.into_iter().flatten() {
-                item = widened(&item, value, 0)?;
+                item = widened(&item, value, how.of_items())?;
             }
             Some(FieldType::List(Box::new(item)))
         }
-        (FieldType::Object(members), RawBsonRef::Document(object)) if levels > 0 && !repeats_a_name(object) => {
+        (FieldType::Object(members), RawBsonRef::Document(object)) if how.levels > 0 && !repeats_a_name(object) => {
             let mut members = members.clone();
             for (name, value) in object.iter().flatten().filter(|(_, value)| !is_null(*value)) {
                 match members.iter().position(|(known, _)| known == name.as_str()) {
-                    Some(at) => members[at].1 = widened(&members[at].1, value, levels - 1)?,
+                    Some(at) => members[at].1 = widened(&members[at].1, value, how.within())?,
                     None if members.len() >= MEMBERS_MAX => return None,
-                    None => members.push((name.as_str().to_owned(), type_of(value, levels - 1)?)),
+                    None => members.push((name.as_str().to_owned(), type_of(value, how.within())?)),
                 }
             }
             Some(FieldType::Object(members))

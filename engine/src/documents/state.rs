@@ -53,14 +53,13 @@ impl DocumentsState {
 
     /// The operation that makes the columns durable, if any are new.
     pub(crate) fn new_columns(&self) -> Option<Op> {
-        let columns = || self.columns.list().to_vec();
         (self.columns != self.sealed_columns)
-            .then(|| Op::SetDocumentColumns { collection: self.id, columns: columns() })
+            .then(|| Op::SetDocumentColumns { collection: self.id, columns: self.columns.records() })
     }
 
     /// The operation that makes all columns durable, if there are any.
     pub(crate) fn all_columns(&self) -> Option<Op> {
-        let columns = self.columns.list().to_vec();
+        let columns = self.columns.records();
         (!columns.is_empty()).then_some(Op::SetDocumentColumns { collection: self.id, columns })
     }
 

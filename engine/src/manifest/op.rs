@@ -3,7 +3,7 @@
 use crate::archive::ArchiveRecord;
 use crate::archive::index::IndexArchive;
 use crate::batch_id::LastBatch;
-use crate::documents::columns::DocumentColumn;
+use crate::documents::columns::ColumnRecord;
 use crate::documents::options::DocumentsRecord;
 use crate::documents::segment::DocumentSegmentRecord;
 use crate::hand_off::record::HandedOver;
@@ -128,7 +128,7 @@ pub(crate) enum Op {
     /// The rows that are gone from a segment of documents: those that were gone before, and more.
     SetDeletedDocuments { collection: u64, segment: u64, deleted: RoaringBitmap },
     /// The columns of an ordinary collection in SQL: those that there were before, and more, or with wider types.
-    SetDocumentColumns { collection: u64, columns: Vec<DocumentColumn> },
+    SetDocumentColumns { collection: u64, columns: Vec<ColumnRecord> },
     /// Whether ObjectIds are stored in a collection of measurements; a new one drops them.
     SetIds { collection: u64, ids: IdPolicy },
     /// For how many seconds expired buckets of measurements are still stored; a new collection has 0.

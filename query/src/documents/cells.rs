@@ -149,7 +149,7 @@ impl PlannedDocuments {
                 }
                 Shown::Field(kind) => array_of_kind(kind, &cells[slots[name.as_str()]]).ok_or_else(|| {
                     exec_datafusion_err!(
-                        "column '{name}' has become JSON text since the statement was prepared; prepare the statement or create \
+                        "column '{name}' has got values of another type since the statement was prepared; prepare the statement or create \
                          its view again"
                     )
                 })?,
