@@ -30,6 +30,12 @@ pub(crate) fn command(cli: &Cli, args: &CommandArgs) -> Result<(), Failure> {
         ];
         reading.contains(&name.as_str())
     });
+    if document.as_object().and_then(|d| d.keys().next()).is_some_and(|name| name == "setParameter") {
+        return Err(Failure::usage(
+            "a parameter holds until the program that sets it ends, so here it would have no effect: set it in the program that has the \
+             database open, such as ebbtide serve",
+        ));
+    }
     let database = if cli.read_only {
         open::for_reading(cli)?
     } else if reads && Database::exists(&cli.db)? {
@@ -68,6 +74,9 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
         }
     };
     let sink = args.expired_to.as_deref().map(|to| expired_to::sink(&cli.db, to)).transpose()?;
+    if sink.is_some() {
+        refuse_archives(&database)?;
+    }
     // Lines of JSON have the standard output to themselves.
     let tells = args.expired_to.as_deref() != Some(Path::new("-"));
     let report =
@@ -88,6 +97,20 @@ pub(crate) fn sweep(cli: &Cli, args: &SweepArgs) -> Result<(), Failure> {
     if counts.failed_rules > 0 {
         let rules = counted(counts.failed_rules, "rule");
         return Err(Failure::new(format!("{rules} failed; see the messages above")));
+    }
+    Ok(())
+}
+
+/// Refuses a sweep with a file for a database that moves something to archives, where the file would not get it.
+fn refuse_archives(database: &Database) -> Result<(), Failure> {
+    let snapshot = database.snapshot();
+    for name in snapshot.collections() {
+        if !snapshot.collection(&name)?.archives().is_empty() {
+            return Err(Failure::usage(format!(
+                "what expires in '{name}' is moved to an archive and would not be written: sweep without --expired-to; archived('{name}') \
+                 reads it"
+            )));
+        }
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod footer;
 mod ipc;
 mod job;
 mod layout;
+mod learnt;
 mod names;
 mod plan;
 mod report;

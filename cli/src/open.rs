@@ -97,30 +97,8 @@ pub(crate) fn need(statement: &Statement) -> Need {
     match &statement.kind {
         StatementKind::Command { document, .. } if document.contains_key("create") => Need::Create,
         StatementKind::CreateAs(_) => Need::Create,
-        StatementKind::Show(_)
-        | StatementKind::Describe(_)
-        | StatementKind::Pivot(_)
-        | StatementKind::Summarize(_)
-        | StatementKind::ExplainExpiry { .. } => Need::Read,
-        StatementKind::Sql => {
-            let first: String = statement.text.trim_start_matches(['(', ' ', '\n']).chars().take(8).collect();
-            let first = first.to_uppercase();
-            let words: Vec<String> = statement.text.split_whitespace().take(4).map(str::to_uppercase).collect();
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            if matches!(
-                words.as_slice(),
-                ["CREATE", "VIEW", ..] | ["CREATE", "OR", "REPLACE", "VIEW"] | ["DROP", "VIEW", ..]
-            ) {
-                return Need::Write;
-            }
-            // EXECUTE of a prepared write needs what the write itself does.
-            let prepared = statement.text.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("AS")).nth(1);
-            let prepared = prepared.filter(|_| words.first() == Some(&"PREPARE"));
-            let first = prepared.map_or(first, |word| word.trim_start_matches('(').to_uppercase());
-            let writes = ["INSERT", "DELETE", "UPDATE", "TRUNCATE", "MERGE"].iter().any(|w| first.starts_with(w));
-            if writes { Need::Write } else { Need::Read }
-        }
-        _ => Need::Write,
+        _ if changes_database(statement) => Need::Write,
+        _ => Need::Read,
     }
 }
 

@@ -72,7 +72,15 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Result<Settin
     if settings.mongodb.is_none() && settings.http.is_none() && settings.postgresql.is_none() {
         (settings.mongodb, settings.http, settings.postgresql) = (Some(MONGODB), Some(HTTP), Some(POSTGRESQL));
     }
-    settings.accounts = Some(accounts_file(&served.folder, args.accounts.clone().or_else(|| config.accounts.clone())));
+    let accounts = args.accounts.clone().or_else(|| config.accounts.clone());
+    if let Some(named) = accounts.as_ref().filter(|named| !named.exists()) {
+        let file = named.display();
+        return Err(Failure::usage(format!(
+            "there is no file of accounts at {file}: ebbtide user add NAME --accounts {file} makes it; without --accounts the file is \
+             accounts.json in the folder that is served"
+        )));
+    }
+    settings.accounts = Some(accounts_file(&served.folder, accounts));
     settings.insecure |= args.insecure;
     if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
         settings.tls = Some(TlsFiles { cert: cert.clone(), key: key.clone() });
@@ -110,7 +118,13 @@ enum Copied {
 /// Where the database is shipped to, and how.
 fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions)>, Failure> {
     let (to, every, keep) = config.ship();
-    let Some(url) = args.ship_to.as_deref().or(to) else { return Ok(None) };
+    let Some(url) = args.ship_to.as_deref().or(to) else {
+        if args.ship_keep.is_some() || every.is_some() || keep.is_some() {
+            let what = "nothing says where the database is shipped to: name a URL with --ship-to, or as `to` of [ship] in the configuration";
+            return Err(Failure::usage(what));
+        }
+        return Ok(None);
+    };
     let keep = args.ship_keep.as_deref().or(keep).unwrap_or("7d");
     Ok(Some((url.to_owned(), ship_options(every.unwrap_or("1s"), keep)?)))
 }

@@ -82,6 +82,7 @@ pub use parsing::reads_only_files;
 pub use prepared::{PreparedQuery, PreparedStatement};
 pub use session::{
     Access, DEFAULT_MEMORY_BYTES, Session, SessionSettings, SharedMemory, StatementResult, StatementStream,
+    changes_database,
 };
 #[cfg(feature = "workers")]
 pub use workers::{Serving, WorkerSettings, WorkerToken, Workers};

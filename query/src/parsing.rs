@@ -34,8 +34,8 @@ pub(crate) fn parse(
     Ok(sql::prepare(parsed, &statement.text, &statement.tokens)?)
 }
 
-/// The tree of the statement of a view, as it is parsed before names are quoted.
-fn tree(text: &str) -> Option<DfStatement> {
+/// The tree of the first statement of a text, as it is parsed before names are quoted.
+pub(crate) fn tree(text: &str) -> Option<DfStatement> {
     let statement = statement::parse(text).ok()?.into_iter().next()?;
     let stack = sql::stack_for(&statement.tokens).ok()?;
     let desugared = functions::desugar(&statement.text, &statement.tokens).ok()?;

@@ -52,7 +52,7 @@ pub(crate) struct ServeArgs {
     pub(crate) ship_to: Option<String>,
 
     /// For how long the copy keeps points in time, such as 7d; forever keeps all [default: 7d]
-    #[arg(long, value_name = "TIME", requires = "ship_to")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) ship_keep: Option<String>,
 
     /// Serve a read replica of the database that is shipped to this URL; its segments are kept in the folder of --db

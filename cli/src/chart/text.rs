@@ -172,9 +172,12 @@ fn in_blocks(all: &[(String, Vec<f64>)], columns: &[String], style: Style) -> St
     let labels = &all[..all.len().min((LINES_MAX / columns.len().max(1)).max(1))];
     let margin = labels.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(1).min(30);
     let values = || labels.iter().flat_map(|(_, values)| values).filter(|v| v.is_finite());
-    let most = values().map(|v| v.abs()).fold(0.0, f64::max);
     let widest = values().map(|v| short(*v).len()).max().unwrap_or(1);
     let room = style.width.saturating_sub(margin + widest + 4).max(10);
+    // Bars of negative numbers go to the left of the line, those of others to the right.
+    let (least, greatest) = values().fold((0.0_f64, 0.0_f64), |(least, most), v| (least.min(*v), most.max(*v)));
+    let most = greatest - least;
+    let left = bar(-least / most, room, false).chars().count();
     let mut text = match columns {
         [one] => format!("{one}\n"),
         several => {
@@ -186,11 +189,18 @@ fn in_blocks(all: &[(String, Vec<f64>)], columns: &[String], style: Style) -> St
         let mut name: String = name.chars().take(30).collect();
         for (column, value) in values.iter().enumerate() {
             let (bar, number) = match value.is_finite() {
-                true => (bar(value.abs() / most, room, columns.len() == 1 || style.colour), short(*value)),
+                true => {
+                    let is_fine = *value >= 0.0 && (columns.len() == 1 || style.colour);
+                    (bar(value.abs() / most, room, is_fine), short(*value))
+                }
                 false => (String::new(), "NULL".to_owned()),
             };
+            let gap = " ".repeat(if *value < 0.0 { left.saturating_sub(bar.chars().count()) } else { left });
             let bar = painted(&bar, column, style, columns.len() > 1);
-            let _ = writeln!(text, "{name:>margin$} \u{2502}{bar} {number}");
+            let _ = match *value < 0.0 {
+                true => writeln!(text, "{name:>margin$} {gap}{bar}\u{2502} {number}"),
+                false => writeln!(text, "{name:>margin$} {gap}\u{2502}{bar} {number}"),
+            };
             name.clear();
         }
     }

@@ -3,6 +3,7 @@
 use super::footer;
 use super::ipc;
 use super::layout::Layout;
+use super::learnt::LearnedColumns;
 use super::source::Source;
 use super::{Job, Rows};
 use crate::args::InputFormat;
@@ -11,7 +12,7 @@ use crate::guarded::guarded;
 use crate::{Failure, files};
 use arrow::array::{Array, RecordBatch, RecordBatchReader, UInt32Array};
 use arrow::compute::take_record_batch;
-use arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema as ArrowSchema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use ebbtide_query::text_table::infer::{finer, finest};
@@ -104,13 +105,17 @@ fn rows_at_once(metadata: &ParquetMetaData) -> usize {
     metadata.row_groups().iter().map(of).min().unwrap_or(usize::MAX).max(1)
 }
 
-/// The names of a file's columns after renaming.
-pub(super) fn names(source: &Source, job: &Job<'_>) -> Result<Vec<String>, Failure> {
+/// Learns the names of a file's columns after renaming, and which of them hold times.
+pub(super) fn learn(source: &Source, job: &Job<'_>, learnt: &mut LearnedColumns) -> Result<(), Failure> {
     let (schema, ..) = open(source, 1)?;
     let names = schema.fields().iter().map(|f| f.name().clone()).collect();
-    let mut names = job.shape.renamed(names, &source.name)?;
-    names.extend(source.constants.iter().map(|(name, _)| name.clone()));
-    Ok(names)
+    let names = job.shape.renamed(names, &source.name)?;
+    let is_time = |field: &FieldRef| matches!(field.data_type(), DataType::Timestamp(..));
+    let times = names.iter().zip(schema.fields()).filter(|(_, field)| is_time(field)).map(|(name, _)| name.clone());
+    learnt.times.extend(times);
+    learnt.names.extend(names);
+    learnt.names.extend(source.constants.iter().map(|(name, _)| name.clone()));
+    Ok(())
 }
 
 /// Reads the rows of a file in batches.

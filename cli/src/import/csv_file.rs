@@ -1,7 +1,8 @@
 //! Rows of cells: the types of their columns, and batches of them.
 
 use super::columns::{Column, Columns, Origin};
-use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
+use super::decoder::{Decoder, Input, RowSpec};
+use super::learnt::LearnedColumns;
 use super::{Failure, Rows};
 use crate::batching::INSERT_BYTES;
 use arrow::array::{BooleanArray, RecordBatch};

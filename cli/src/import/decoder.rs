@@ -5,6 +5,7 @@ use super::Failure;
 use super::doubts::{self, Doubt};
 use super::job::Job;
 use super::layout::Layout;
+use super::learnt::LearnedColumns;
 use super::rows::Rows;
 use ebbtide_buckets::{FieldType, Schema};
 use ebbtide_query::text_table::infer::{ColumnStats, Kind, finer};
@@ -12,15 +13,6 @@ use ebbtide_query::text_table::split::Record;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-
-/// What is known about the columns before rows are made.
-#[derive(Debug, Default)]
-pub(super) struct LearnedColumns {
-    pub(super) seen: Vec<ColumnStats>,
-    /// The names of columns about which nothing else is known.
-    pub(super) names: Vec<String>,
-    pub(super) rows: u64,
-}
 
 /// The form that rows are converted to.
 #[derive(Debug, Clone)]
@@ -39,7 +31,7 @@ impl RowSpec {
         names.extend(learnt.seen.iter().map(|s| s.name.clone()));
         let mut layout = match job.influx {
             true => Layout::influx(job.args, &job.collection, schema)?,
-            false => Layout::new(job, schema, &names, &learnt.seen)?,
+            false => Layout::new(job, schema, &names, learnt)?,
         };
         if schema.is_none() && job.args.precision.is_none() {
             layout.precision = learnt.seen.iter().map(ColumnStats::finest).fold(layout.precision, finer);

@@ -1,7 +1,8 @@
 //! Lines with documents: NDJSON and line protocol.
 
-use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
+use super::decoder::{Decoder, Input, RowSpec};
 use super::layout::Layout;
+use super::learnt::LearnedColumns;
 use super::source::{self, Source};
 use super::{Job, Rows};
 use crate::Failure;
@@ -16,6 +17,9 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::rc::Rc;
+
+/// The length of a date such as `2024-01-01`: shorter texts are not taken for times.
+const DATE_LENGTH: usize = 10;
 
 /// Turns documents into batches.
 pub(super) struct Documents<'a> {
@@ -109,9 +113,16 @@ impl Decoder for Documents<'_> {
             return Ok(ControlFlow::Break(()));
         }
         for row in rows {
-            match names_of(row, &self.input.job) {
-                Ok(names) => {
-                    learnt.names.extend(names);
+            match named(row, &self.input.job) {
+                Ok(members) => {
+                    let is_time = |value: &Value| match value {
+                        Value::String(text) => text.len() >= DATE_LENGTH && Timestamp::parse(text).is_ok(),
+                        Value::Date(_) => true,
+                        _ => false,
+                    };
+                    let times = members.iter().filter(|(_, value)| is_time(value)).map(|(name, _)| name.clone());
+                    learnt.times.extend(times);
+                    learnt.names.extend(members.into_iter().map(|(name, _)| name));
                     learnt.names.extend(self.input.constants.iter().map(|(name, _)| name.clone()));
                     return Ok(ControlFlow::Break(()));
                 }
@@ -436,14 +447,15 @@ fn of_point(
     Ok((Some(time), Value::Object(object)))
 }
 
-/// The names of a document's fields after renaming.
-fn names_of(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<String>, String> {
+/// A document's fields after renaming.
+fn named(record: &Record<'_>, job: &Job<'_>) -> Result<Vec<(String, Value)>, String> {
     let members = members_of(record.cell(0))?;
-    let mut names: Vec<String> = members.into_iter().map(|(name, _)| job.shape.rename(&name).to_owned()).collect();
+    let renamed = |(name, value): (Name, Value)| (job.shape.rename(&name).to_owned(), value);
+    let mut members: Vec<(String, Value)> = members.into_iter().map(renamed).collect();
     if job.shape.time.len() > 1 {
-        names.push(job.shape.time_field());
+        members.push((job.shape.time_field(), Value::Null));
     }
-    Ok(names)
+    Ok(members)
 }
 
 /// The names of the measurements in a file of line protocol, in order of appearance, and its first bad line.

@@ -1,6 +1,7 @@
 //! Maps columns of the input to fields of the collection.
 
 use super::job::Job;
+use super::learnt::LearnedColumns;
 use super::shape::Shape;
 use super::step;
 use crate::Failure;
@@ -11,10 +12,9 @@ use arrow::datatypes::{DataType, Field, Fields, Float64Type, Schema as ArrowSche
 use ebbtide::Database;
 use ebbtide_buckets::{FieldType, Schema, timestamps};
 use ebbtide_query::text_table::cells::Nulls;
-use ebbtide_query::text_table::infer::ColumnStats;
 use ebbtide_ttl::Precision;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The mapping of columns to fields.
@@ -33,7 +33,7 @@ impl Layout {
         job: &Job<'_>,
         schema: Option<&Schema>,
         names: &[String],
-        seen: &[ColumnStats],
+        learnt: &LearnedColumns,
     ) -> Result<Layout, Failure> {
         let (args, shape, collection) = (job.args, &job.shape, &job.collection);
         let mut wanted = args.meta.clone();
@@ -42,7 +42,7 @@ impl Layout {
         let time_column = match (shape.time_by_name(names), args.time.first()) {
             (Some(name), _) => name,
             (None, Some(name)) => return Err(shape.unknown("time", name, names)),
-            (None, None) => guess_time(names, seen)?,
+            (None, None) => guess_time(names, learnt)?,
         };
         for name in &wanted {
             if !has(name) {
@@ -250,11 +250,12 @@ impl Layout {
     }
 }
 
-fn guess_time(names: &[String], seen: &[ColumnStats]) -> Result<String, Failure> {
-    let times: Vec<&ColumnStats> = seen.iter().filter(|s| s.is_time()).collect();
-    match times.as_slice() {
-        [one] => Ok(one.name.clone()),
-        [] if !seen.is_empty() => Err(Failure::new(format!(
+fn guess_time(names: &[String], learnt: &LearnedColumns) -> Result<String, Failure> {
+    let of_texts = learnt.seen.iter().filter(|s| s.is_time()).map(|s| &s.name);
+    let times: BTreeSet<&String> = of_texts.chain(&learnt.times).collect();
+    match Vec::from_iter(times).as_slice() {
+        [one] => Ok((*one).clone()),
+        [] if !learnt.seen.is_empty() => Err(Failure::new(format!(
             "no column contains times (columns: {}); for a table without times, such as a list of stations, give all rows one \
              time with --at 1970-01-01; a column with times of another form is named with --time",
             names.join(", ")

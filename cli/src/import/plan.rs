@@ -1,7 +1,8 @@
 //! The first pass over the files, which collects everything that is known before the first row is stored.
 
 use super::bar::Bar;
-use super::decoder::{LearnedColumns, RowSpec};
+use super::decoder::RowSpec;
+use super::learnt::LearnedColumns;
 use super::source::Source;
 use super::{Failure, Job, Rows, columnar, step, text_file};
 use crate::args::InputFormat;
@@ -74,7 +75,7 @@ pub(super) fn check<'a>(
         } else if job.shape.time.len() > 1 || job.shape.at.is_some() {
             return Err(Failure::usage("--at, and --time with several columns, are for text files only"));
         } else {
-            learnt.names.extend(columnar::names(source, job)?);
+            columnar::learn(source, job, &mut learnt)?;
         }
     }
     if learnt.rows == 0 && sources.iter().all(|s| s.format == InputFormat::Csv) {

@@ -4,8 +4,9 @@
 //! enough, and stores them in one atomic insert. Types of columns are inferred from what has arrived so far.
 
 use super::bad::{BadLines, Begin};
-use super::decoder::{Decoder, LearnedColumns, RowSpec};
+use super::decoder::{Decoder, RowSpec};
 use super::layout::Layout;
+use super::learnt::LearnedColumns;
 use super::shape::Shape;
 use super::sniff::Sniffer;
 use super::source::PipedText;

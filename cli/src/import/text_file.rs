@@ -2,9 +2,10 @@
 
 use super::Failure;
 use super::csv_file::Table;
-use super::decoder::{Decoder, Input, LearnedColumns, RowSpec};
+use super::decoder::{Decoder, Input, RowSpec};
 use super::documents::Documents;
 use super::job::Job;
+use super::learnt::LearnedColumns;
 use super::rows::Rows;
 use super::source::{self, Source};
 use crate::args::InputFormat;

@@ -1,5 +1,8 @@
 //! The lists of the shell's `\\d`: all collections, and the details of one.
 
+#[cfg(test)]
+mod tests;
+
 use crate::human::bytes;
 use crate::{Failure, files, say, status};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
@@ -9,6 +12,7 @@ use ebbtide_query::Session;
 use ebbtide_query::output::{TableStyle, render};
 use ebbtide_query::suggest;
 use ebbtide_ttl::{Timestamp, retention_text};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Lists the collections with their retention and size.
@@ -143,42 +147,74 @@ pub(super) fn schema(session: &Session, name: Option<&str>) -> Result<(), Failur
 }
 
 fn schema_of(snapshot: &Snapshot, name: Option<&str>) -> Result<(), Failure> {
-    let names = match name {
-        Some(name) => vec![known(snapshot, name)?],
-        None => snapshot.collections().into_iter().chain(snapshot.document_collections()).collect(),
-    };
-    if name.is_none() {
-        for text in snapshot.views().values() {
-            say!("{text};");
-        }
-    }
-    for name in names {
-        let lines = match snapshot.documents(&name) {
-            Ok(documents) => statements_of_documents(&documents),
-            Err(_) => statements_of(&snapshot.collection(&name)?),
-        };
-        for line in lines {
-            say!("{line}");
-        }
+    for line in statements_of_all(snapshot, name)? {
+        say!("{line}");
     }
     Ok(())
 }
 
-/// What makes a collection and its rules.
+/// What makes the collections and views, or one collection.
+fn statements_of_all(snapshot: &Snapshot, name: Option<&str>) -> Result<Vec<String>, Failure> {
+    let names = match name {
+        Some(name) => vec![known(snapshot, name)?],
+        None => snapshot.collections().into_iter().chain(snapshot.document_collections()).collect(),
+    };
+    let mut lines = Vec::new();
+    for name in names {
+        lines.extend(match snapshot.documents(&name) {
+            Ok(documents) => statements_of_documents(&documents),
+            Err(_) => statements_of(&snapshot.collection(&name)?),
+        });
+    }
+    if name.is_none() {
+        lines.extend(snapshot.views().values().map(|text| format!("{text};")));
+    }
+    Ok(lines)
+}
+
+/// What makes a collection, its rules and its ladder.
 fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
     let name = quoted(collection.name());
     let create = collection.create_command();
-    let option = |(key, value): (&String, &serde_json::Value)| match value {
-        serde_json::Value::String(text) => format!("{key} = '{}'", text.replace('\'', "''")),
-        other => format!("{key} = {other}"),
+    let of_time_series = create["timeseries"].as_object().into_iter().flatten();
+    let others = create.as_object().into_iter().flatten().filter(|(key, _)| !NOT_IN_WITH.contains(&key.as_str()));
+    let option = |(key, value): (&String, &Value)| format!("{key} = {}", literal(value));
+    let options = of_time_series.chain(others).map(option).collect::<Vec<_>>().join(", ");
+    let clause = |words: &str, key: &str, unit: &str| match &create[key] {
+        Value::Null => String::new(),
+        value => format!(" {words} {}{unit}", literal(value)),
     };
-    let options = create["timeseries"].as_object().into_iter().flatten().map(option).collect::<Vec<_>>().join(", ");
-    let seconds = collection.rules().collection();
-    let expiry = seconds.map(|seconds| format!(" EXPIRE AFTER {seconds} SECONDS")).unwrap_or_default();
-    let mut lines = vec![format!("CREATE COLLECTION {name} WITH ({options}){expiry};")];
+    let expiry = clause("EXPIRE AFTER", "expireAfterSeconds", " SECONDS");
+    let archive = clause("INTO", "expireInto", "") + &clause("KEEP", "keepSeconds", " SECONDS");
+    let mut lines = vec![format!("CREATE COLLECTION {name} WITH ({options}){expiry}{archive};")];
+    lines.extend(ladder_of(&name, &create["ladder"]));
     // Their filters are documents.
     lines.extend(collection.create_indexes_command().map(|rules| format!("-- ebbtide command '{rules}'")));
     lines
+}
+
+/// Parts of the command that makes a collection for which SQL has clauses or statements.
+const NOT_IN_WITH: [&str; 6] = ["create", "timeseries", "expireAfterSeconds", "expireInto", "keepSeconds", "ladder"];
+
+/// What makes the ladder of a collection, if it has one.
+fn ladder_of(name: &str, ladder: &Value) -> Option<String> {
+    let rung = |rung: &Value| match &rung["expireAfterSeconds"] {
+        Value::Null => format!("STEP '{} seconds' FOREVER", rung["step"]),
+        seconds => format!("STEP '{} seconds' FOR {seconds} SECONDS", rung["step"]),
+    };
+    let rungs = ladder["rungs"].as_array()?.iter().map(rung).collect::<Vec<_>>().join(", ");
+    let fields = ladder["fields"].as_array().map(|fields| {
+        let fields = fields.iter().filter_map(Value::as_str).map(quoted).collect::<Vec<_>>();
+        format!(" FIELDS ({})", fields.join(", "))
+    });
+    Some(format!("CREATE LADDER ON {name} ({rungs}){};", fields.unwrap_or_default()))
+}
+
+fn literal(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("'{}'", text.replace('\'', "''")),
+        other => other.to_string(),
+    }
 }
 
 /// What makes an ordinary collection and its indexes.

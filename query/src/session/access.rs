@@ -1,7 +1,7 @@
 //! What a statement does to a database, for those who let only some users do it.
 
 use super::{Session, StatementKind};
-use crate::parsing::parse;
+use crate::parsing::{parse, tree};
 use crate::sql::{self, ParsedStatement};
 use crate::statement::Statement;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -51,6 +51,30 @@ impl Session {
             let ParsedStatement { statement: parsed, .. } = parse(statement, stack, &self.begin()).ok()?;
             Some(tell(&parsed))
         })
+    }
+}
+
+/// Whether a statement changes what a database stores, so that it has to be open for writing; a prepared statement counts as one that
+/// runs. One that cannot be parsed changes nothing.
+#[must_use]
+pub fn changes_database(statement: &Statement) -> bool {
+    let changes = |parsed: &DfStatement| match parsed {
+        DfStatement::Statement(parsed) => match parsed.as_ref() {
+            ast::Statement::CreateView(view) => !view.temporary,
+            ast::Statement::Drop { object_type: ast::ObjectType::View, .. } => true,
+            parsed => of_parsed(parsed) == Access::Write,
+        },
+        _ => false,
+    };
+    match &statement.kind {
+        StatementKind::Sql => sql::stack_for(&statement.tokens)
+            .is_ok_and(|stack| sql::with_stack(stack, || tree(&statement.text).is_some_and(|parsed| changes(&parsed)))),
+        StatementKind::Show(_)
+        | StatementKind::Pivot(_)
+        | StatementKind::Summarize(_)
+        | StatementKind::Describe(_)
+        | StatementKind::ExplainExpiry { .. } => false,
+        _ => true,
     }
 }
 

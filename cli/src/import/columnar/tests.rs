@@ -127,7 +127,7 @@ fn instants_after(path: &std::path::Path, start: u64) -> Vec<(u64, String)> {
     let bad = RefCell::new(BadLines::new(args.bad_lines.as_deref(), 10));
     let job = Job::new(args, "c".to_owned(), None, &bad, false).unwrap();
     let source = Source::find(path, path, None, &Arc::default()).unwrap();
-    let layout = Layout::new(&job, None, &["time".to_owned(), "v".to_owned()], &[]).unwrap();
+    let layout = Layout::new(&job, None, &["time".to_owned(), "v".to_owned()], &LearnedColumns::default()).unwrap();
     let mut found = Vec::new();
     read(&source, &job, &layout, start, &mut |rows| {
         let times = rows.batch.column(0);

@@ -68,6 +68,9 @@ impl Parser<'_> {
             _ => None,
         };
         let Some(seconds) = seconds else {
+            if self.is_word("MONTH") || self.is_word("MONTHS") {
+                return Err(self.error("a month has no fixed length; write it in days"));
+            }
             return Err(self.expected(&["SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "YEARS"]));
         };
         self.next += 1;
