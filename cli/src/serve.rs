@@ -73,14 +73,7 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Result<Settin
         (settings.mongodb, settings.http, settings.postgresql) = (Some(MONGODB), Some(HTTP), Some(POSTGRESQL));
     }
     let accounts = args.accounts.clone().or_else(|| config.accounts.clone());
-    if let Some(named) = accounts.as_ref().filter(|named| !named.exists()) {
-        let file = named.display();
-        return Err(Failure::usage(format!(
-            "there is no file of accounts at {file}: ebbtide user add NAME --accounts {file} makes it; without --accounts the file is \
-             accounts.json in the folder that is served"
-        )));
-    }
-    settings.accounts = Some(accounts_file(&served.folder, accounts));
+    settings.accounts = Some(accounts_file(&served.folder, accounts.clone()));
     settings.insecure |= args.insecure;
     if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
         settings.tls = Some(TlsFiles { cert: cert.clone(), key: key.clone() });
@@ -88,7 +81,14 @@ fn settings(args: &ServeArgs, config: &Config, served: &Served) -> Result<Settin
     settings.grace = args.grace.map_or(settings.grace, Duration::from_secs);
     let folders = if args.client_folder.is_empty() { &config.client_folders } else { &args.client_folder };
     settings.files = FileAccess::below(folders)?;
-    keep_private(&settings, args.accounts.as_ref().or(config.accounts.as_ref()), served)?;
+    keep_private(&settings, accounts.as_ref(), served)?;
+    if let Some(named) = accounts.filter(|named| !named.exists()) {
+        let file = named.display();
+        return Err(Failure::new(format!(
+            "there is no file of accounts at {file}: ebbtide user add NAME --accounts {file} makes it; without --accounts the file is \
+             accounts.json in the folder that is served"
+        )));
+    }
     Ok(settings)
 }
 
@@ -121,7 +121,7 @@ fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions
     let Some(url) = args.ship_to.as_deref().or(to) else {
         if args.ship_keep.is_some() || every.is_some() || keep.is_some() {
             let what = "nothing says where the database is shipped to: name a URL with --ship-to, or as `to` of [ship] in the configuration";
-            return Err(Failure::usage(what));
+            return Err(Failure::new(what));
         }
         return Ok(None);
     };

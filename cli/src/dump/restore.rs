@@ -255,6 +255,13 @@ fn restore_all(
             Some(schema) => {
                 let count = fill(database, (dumped, schema), folder, &mut next)?;
                 eprintln!("{}: {count} measurements", dumped.name);
+                if has_archive(dumped) {
+                    eprintln!(
+                        "{0}: what expires is moved to the same archive as before; while the dumped database is used too, give {0} an archive \
+                         of its own before its first sweep, with ALTER COLLECTION {0} EXPIRE AFTER ... INTO 'URL'",
+                        dumped.name
+                    );
+                }
             }
             None => eprintln!("{}: {} documents", dumped.name, documents::fill(database, dumped, folder)?),
         }
@@ -397,6 +404,13 @@ fn check(folder: &Path, (name, length, crc32): (&str, u64, u32)) -> Result<(), F
         true => Ok(()),
         false => Err(damaged("its checksum does not match".to_owned())),
     }
+}
+
+/// Whether a collection, or one of its TTL indexes, has an archive.
+fn has_archive(dumped: &DumpEntry) -> bool {
+    let indexes = dumped.create_indexes.as_ref().and_then(|rules| rules["indexes"].as_array());
+    let of_index = indexes.into_iter().flatten().any(|index| !index["expireInto"].is_null());
+    of_index || !dumped.create["expireInto"].is_null()
 }
 
 fn refuses_times(create: &Json) -> bool {

@@ -443,3 +443,67 @@ fn an_export_that_is_interrupted_leaves_no_file() {
         assert_eq!(files(), 0);
     }
 }
+
+#[test]
+fn statements_that_write_behind_other_words_open_the_database_for_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    rows(path, "CREATE COLLECTION w WITH (timeField = 'time')");
+    for sql in [
+        "WITH x AS (SELECT now() AS time, 5.0 AS v) INSERT INTO w (time, v) SELECT time, v FROM x",
+        "CREATE/**/VIEW v AS SELECT v FROM w",
+        "PREPARE p AS /* x */ DELETE FROM w WHERE v > $1; EXECUTE p(1000)",
+        "/* first */ DROP /**/ VIEW v",
+    ] {
+        good(path, &["sql", sql]);
+    }
+    for sql in ["WITH x AS (SELECT 1 AS a) SELECT a FROM x", "CREATE TEMP VIEW v AS SELECT 1", "EXPLAIN DELETE FROM w"]
+    {
+        good(path, &["--read-only", "sql", sql]);
+    }
+}
+
+#[test]
+fn a_sweep_with_a_file_refuses_collections_with_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let archive = path.join("archive").display().to_string();
+    rows(
+        path,
+        &format!(
+            "CREATE COLLECTION doors WITH (timeField = 't') EXPIRE AFTER 1 HOUR INTO 'file://{archive}'; \
+             INSERT INTO doors (t, v) VALUES ('2024-06-01T10:00:00Z', 3)"
+        ),
+    );
+    let output = run(path, &["sweep", "--expired-to", "x.csv"]);
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert!(output.stderr.contains("'doors' is moved to an archive"), "{}", output.stderr);
+    assert!(!path.join("x.csv").exists() && !path.join("archive").exists());
+    good(path, &["dump", "dump"]);
+    let restored = run(path, &["--db", "again", "restore", "dump"]);
+    assert!(restored.stderr.contains("give doors an archive of its own"), "{}", restored.stderr);
+}
+
+#[test]
+fn a_parameter_is_not_set_for_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["command", r#"{"setParameter": 1, "ttlMonitorEnabled": false}"#]);
+    assert_eq!(output.code, 2);
+    assert!(output.stderr.contains("it would have no effect"), "{}", output.stderr);
+}
+
+#[test]
+fn the_only_column_of_times_is_the_time_whatever_the_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    rows(
+        path,
+        "CREATE COLLECTION a WITH (timeField = 'when'); INSERT INTO a (\"when\", v) VALUES ('2024-01-01T00:00:00Z', 1.5)",
+    );
+    for format in ["csv", "ndjson", "parquet", "arrow"] {
+        let file = format!("a.{format}");
+        good(path, &["export", "a", "-o", &file]);
+        good(path, &["import", &file, "-c", format]);
+        assert_eq!(rows(path, &format!("SELECT * FROM {format}")), rows(path, "SELECT * FROM a"), "{format}");
+    }
+}

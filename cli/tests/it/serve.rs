@@ -123,6 +123,10 @@ fn what_is_wrong_is_said_before_a_door_opens() {
     fails(&["--config", "wrong.toml"], &["wrong.toml", "line 4", "connection"]);
     write(folder.path(), "cert.pem", "no certificate");
     fails(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"], &["cert.pem", "no certificate"]);
+    fails(&["--accounts", "acounts.json"], &["there is no file of accounts at acounts.json"]);
+    fails(&["--ship-keep", "7d"], &["--ship-to"]);
+    write(folder.path(), "ship.toml", "[ship]\nevery = \"1s\"\n");
+    fails(&["--config", "ship.toml"], &["--ship-to"]);
     write(folder.path(), "accounts.json", "{}");
     fails(&["--accounts", "accounts.json"], &["accounts.json"]);
     assert_eq!(inside(folder.path(), &["serve", "--tls-cert", "cert.pem"], "").code, 2);
