@@ -573,7 +573,7 @@ fn with_lists<'v>(
     let mut listed = Cow::Borrowed(values);
     for (at, (value, kind)) in values.iter().zip(types).enumerate() {
         if let (Some(kind @ DataType::List(_)), Some(text)) = (kind, value.try_as_str().flatten()) {
-            listed.to_mut()[at] = array_text::list(text, kind)?;
+            listed.to_mut()[at] = crate::array_text::list(text, kind)?;
         }
     }
     Ok(listed)

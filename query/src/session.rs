@@ -2,8 +2,8 @@
 
 mod access;
 mod create;
+mod kept;
 mod lookup;
-mod prepared_writes;
 mod rewrites;
 mod short;
 mod sql;
@@ -45,7 +45,7 @@ use ebbtide::{Database, FileAccess, Snapshot};
 use ebbtide_ttl::{Code, Timestamp};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
-use prepared_writes::PreparedWrites;
+use kept::KeptStatements;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ pub struct Session {
     #[cfg(feature = "workers")]
     workers: Option<crate::workers::Workers>,
     /// Prepared INSERT and DELETE statements.
-    writes: PreparedWrites,
+    kept: KeptStatements,
     /// Queries that it has run.
     text_cache: TextCache,
     /// PostgreSQL's names of types, if it is for one of its clients.
@@ -279,7 +279,7 @@ impl Session {
             Ok(())
         };
         let context = Arc::new(LateContext::new(functions::with_planner(state).build(), complete)?);
-        let (now, files, writes) = (settings.now, settings.files.clone(), PreparedWrites::default());
+        let (now, files, kept) = (settings.now, settings.files.clone(), KeptStatements::default());
         Ok(Session {
             context,
             database,
@@ -291,7 +291,7 @@ impl Session {
             planning,
             #[cfg(feature = "workers")]
             workers: settings.workers.clone(),
-            writes,
+            kept,
             text_cache: TextCache::default(),
             types,
         })

@@ -4,6 +4,9 @@
 //! truncates the literal, which moves the boundary; and it reads literals in nanoseconds, which only reach from 1677 to
 //! 2262. So before types are coerced, every comparison of a timestamp with a constant is rewritten here: the constant
 //! becomes a literal of the column's own type, rounded so that the comparison keeps its meaning.
+//!
+//! A difference of two times is compared with intervals in the same way: DataFusion would make it an interval without days, which is
+//! less than any interval of a day. As in PostgreSQL, a day has 24 hours here and a month 30 days.
 
 mod beneath_casts;
 #[cfg(test)]
@@ -139,8 +142,8 @@ pub(crate) fn constant_instant(
 
 /// The instant that a value stands for, in this unit and zone; `None` if it is not a whole number of units.
 pub(crate) fn exactly(value: &ScalarValue, unit: TimeUnit, zone: Option<Arc<str>>) -> Option<ScalarValue> {
-    let kind = Kind { unit, zone };
-    match kind.place(scalar_instant(value)?) {
+    let kind = Kind { unit, of: Of::Instant(zone) };
+    match kind.place(scalar_instant(value)?.nanos()) {
         Place::At { units, exact: true } => Some(kind.value(units)),
         _ => None,
     }
@@ -152,11 +155,19 @@ struct Rewriter {
     config: Arc<ConfigOptions>,
 }
 
-/// The type of the compared timestamps.
+/// The type of what is compared.
 #[derive(Clone)]
 struct Kind {
     unit: TimeUnit,
-    zone: Option<Arc<str>>,
+    of: Of,
+}
+
+#[derive(Clone)]
+enum Of {
+    /// Timestamps in this zone.
+    Instant(Option<Arc<str>>),
+    /// Differences of timestamps.
+    Length,
 }
 
 /// Where a constant lies in the range of an `i64` of the column's unit.
@@ -167,12 +178,19 @@ enum Place {
 }
 
 impl Kind {
-    fn place(&self, instant: Timestamp) -> Place {
-        let nanos = unit_nanos(self.unit);
-        match i64::try_from(instant.nanos().div_euclid(nanos)) {
-            Ok(units) => Place::At { units, exact: instant.nanos().rem_euclid(nanos) == 0 },
-            Err(_) if instant.nanos() < 0 => Place::Below,
+    fn place(&self, nanos: i128) -> Place {
+        let unit = unit_nanos(self.unit);
+        match i64::try_from(nanos.div_euclid(unit)) {
+            Ok(units) => Place::At { units, exact: nanos.rem_euclid(unit) == 0 },
+            Err(_) if nanos < 0 => Place::Below,
             Err(_) => Place::Above,
+        }
+    }
+
+    fn arrow(self) -> DataType {
+        match self.of {
+            Of::Instant(zone) => DataType::Timestamp(self.unit, zone),
+            Of::Length => DataType::Duration(self.unit),
         }
     }
 
@@ -181,30 +199,34 @@ impl Kind {
     }
 
     fn value(&self, units: i64) -> ScalarValue {
-        let zone = self.zone.clone();
-        match self.unit {
-            TimeUnit::Second => ScalarValue::TimestampSecond(Some(units), zone),
-            TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(Some(units), zone),
-            TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(Some(units), zone),
-            TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(Some(units), zone),
+        let units = Some(units);
+        match (&self.of, self.unit) {
+            (Of::Instant(zone), TimeUnit::Second) => ScalarValue::TimestampSecond(units, zone.clone()),
+            (Of::Instant(zone), TimeUnit::Millisecond) => ScalarValue::TimestampMillisecond(units, zone.clone()),
+            (Of::Instant(zone), TimeUnit::Microsecond) => ScalarValue::TimestampMicrosecond(units, zone.clone()),
+            (Of::Instant(zone), TimeUnit::Nanosecond) => ScalarValue::TimestampNanosecond(units, zone.clone()),
+            (Of::Length, TimeUnit::Second) => ScalarValue::DurationSecond(units),
+            (Of::Length, TimeUnit::Millisecond) => ScalarValue::DurationMillisecond(units),
+            (Of::Length, TimeUnit::Microsecond) => ScalarValue::DurationMicrosecond(units),
+            (Of::Length, TimeUnit::Nanosecond) => ScalarValue::DurationNanosecond(units),
         }
     }
 
-    /// `column op instant` with a literal of the column's type. A comparison that no stored time satisfies becomes `<
+    /// `column op constant`, the constant in nanoseconds, with a literal of the column's type. A comparison that no stored time satisfies becomes `<
     /// MIN`, one that every stored time satisfies becomes `>= MIN`, so that null stays null.
-    fn compare(&self, column: Expr, op: Operator, instant: Timestamp) -> Expr {
+    fn compare(&self, column: Expr, op: Operator, nanos: i128) -> Expr {
         use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
         let never = (Lt, i64::MIN);
         let always = (GtEq, i64::MIN);
-        let (op, units) = match (self.place(instant), op) {
+        let (op, units) = match (self.place(nanos), op) {
             (Place::At { units, exact: true }, op) => (op, units),
-            // No stored time equals this instant.
+            // No stored value equals this constant.
             (_, IsDistinctFrom | IsNotDistinctFrom) => {
                 return Expr::Literal(ScalarValue::Boolean(Some(op == IsDistinctFrom)), None);
             }
             (Place::Below, Lt | LtEq | Eq) | (Place::Above, Gt | GtEq | Eq) => never,
             (Place::Below, _) | (Place::Above, _) => always,
-            // The instant was rounded down: it lies between `units` and the next unit.
+            // The constant was rounded down: it lies between `units` and the next unit.
             (Place::At { units, .. }, Lt | LtEq) => (LtEq, units),
             (Place::At { units, .. }, Gt | GtEq) => (Gt, units),
             (Place::At { .. }, Eq) => never,
@@ -220,13 +242,14 @@ impl Rewriter {
         expr.transform_up(|expr| self.node(expr))
     }
 
-    /// The type of a timestamp expression that is not a constant.
+    /// The type of an expression that is a timestamp, but no constant, or a difference of timestamps.
     fn kind(&self, expr: &Expr) -> Option<Kind> {
-        if matches!(expr, Expr::Literal(..)) || is_constant(expr) {
+        if matches!(expr, Expr::Literal(..)) {
             return None;
         }
         match expr.get_type(&self.schema) {
-            Ok(DataType::Timestamp(unit, zone)) => Some(Kind { unit, zone }),
+            Ok(DataType::Timestamp(unit, zone)) if !is_constant(expr) => Some(Kind { unit, of: Of::Instant(zone) }),
+            Ok(DataType::Duration(unit)) => Some(Kind { unit, of: Of::Length }),
             _ => None,
         }
     }
@@ -238,7 +261,9 @@ impl Rewriter {
         if let Expr::Cast(cast) = expr
             && let Some((inner, stored)) = self.compared(&cast.expr)
             && unit_nanos(stored.unit) >= unit_nanos(kind.unit)
-            && [&stored, &kind].iter().all(|kind| kind.zone.as_deref().is_none_or(is_utc))
+            && [&stored, &kind]
+                .iter()
+                .all(|kind| matches!(&kind.of, Of::Instant(zone) if zone.as_deref().is_none_or(is_utc)))
         {
             return Some((inner, stored));
         }
@@ -252,7 +277,8 @@ impl Rewriter {
         };
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
-                (is_cast(left) && self.instant(right).is_some()) || (is_cast(right) && self.instant(left).is_some())
+                let is_instant = |expr: &Expr| self.instant(expr).is_some();
+                (is_cast(left) && is_instant(right)) || (is_cast(right) && is_instant(left))
             }
             Expr::Between(between) => is_cast(&between.expr),
             Expr::InList(list) => is_cast(&list.expr),
@@ -264,15 +290,15 @@ impl Rewriter {
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
                 if let Some((column, kind)) = self.compared(&left)
-                    && let Some(instant) = self.instant(&right)
+                    && let Some(nanos) = self.constant(&right, &kind)
                 {
-                    return Ok(Transformed::yes(kind.compare(column, op, instant)));
+                    return Ok(Transformed::yes(kind.compare(column, op, nanos)));
                 }
                 if let Some((column, kind)) = self.compared(&right)
-                    && let Some(instant) = self.instant(&left)
+                    && let Some(nanos) = self.constant(&left, &kind)
                     && let Some(op) = op.swap()
                 {
-                    return Ok(Transformed::yes(kind.compare(column, op, instant)));
+                    return Ok(Transformed::yes(kind.compare(column, op, nanos)));
                 }
                 Ok(self.two_units(BinaryExpr { left, op, right }))
             }
@@ -283,15 +309,17 @@ impl Rewriter {
         }
     }
 
-    /// Compares two timestamps of different units in the finer one; by default the finer one would be truncated.
+    /// Compares two timestamps, or differences, of different units in the finer one; by default the finer one would be truncated.
     fn two_units(&self, mut compared: BinaryExpr) -> Transformed<Expr> {
         let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
             return Transformed::no(Expr::BinaryExpr(compared));
         };
+        if std::mem::discriminant(&left.of) != std::mem::discriminant(&right.of) {
+            return Transformed::no(Expr::BinaryExpr(compared));
+        }
         let cast = |expr: &mut Box<Expr>, finer: Kind| {
-            let ty = DataType::Timestamp(finer.unit, finer.zone);
             let inner = std::mem::take(expr);
-            **expr = Expr::Cast(Cast::new(inner, ty));
+            **expr = Expr::Cast(Cast::new(inner, finer.arrow()));
         };
         match unit_nanos(left.unit).cmp(&unit_nanos(right.unit)) {
             Ordering::Less => cast(&mut compared.right, left),
@@ -303,13 +331,13 @@ impl Rewriter {
 
     fn between(&self, between: Between) -> Transformed<Expr> {
         let Some((column, kind)) = self.compared(&between.expr) else { return Transformed::no(Expr::Between(between)) };
-        let (low, high) = (self.instant(&between.low), self.instant(&between.high));
+        let (low, high) = (self.constant(&between.low, &kind), self.constant(&between.high, &kind));
         if low.is_none() && high.is_none() {
             return Transformed::no(Expr::Between(between));
         }
         let (from, to) = if between.negated { (Operator::Lt, Operator::Gt) } else { (Operator::GtEq, Operator::LtEq) };
-        let side = |op, instant: Option<Timestamp>, bound: Box<Expr>| match instant {
-            Some(instant) => kind.compare(column.clone(), op, instant),
+        let side = |op, nanos: Option<i128>, bound: Box<Expr>| match nanos {
+            Some(nanos) => kind.compare(column.clone(), op, nanos),
             None => Expr::BinaryExpr(BinaryExpr::new(between.expr.clone(), op, bound)),
         };
         let (low, high) = (side(from, low, between.low), side(to, high, between.high));
@@ -318,11 +346,11 @@ impl Rewriter {
 
     fn in_list(&self, list: InList) -> Transformed<Expr> {
         let Some((column, kind)) = self.compared(&list.expr) else { return Transformed::no(Expr::InList(list)) };
-        let instants: Option<Vec<Timestamp>> = list.list.iter().map(|e| self.instant(e)).collect();
-        let Some(instants) = instants else { return Transformed::no(Expr::InList(list)) };
-        let members: Vec<Expr> = instants
+        let constants: Option<Vec<i128>> = list.list.iter().map(|e| self.constant(e, &kind)).collect();
+        let Some(constants) = constants else { return Transformed::no(Expr::InList(list)) };
+        let members: Vec<Expr> = constants
             .into_iter()
-            .filter_map(|instant| match kind.place(instant) {
+            .filter_map(|nanos| match kind.place(nanos) {
                 Place::At { units, exact: true } => Some(kind.literal(units)),
                 _ => None,
             })
@@ -338,11 +366,25 @@ impl Rewriter {
         Transformed::yes(Expr::InList(InList::new(Box::new(column), members, list.negated)))
     }
 
+    /// The nanoseconds that a constant expression stands for, beside values of this type.
+    fn constant(&self, expr: &Expr, kind: &Kind) -> Option<i128> {
+        match (&kind.of, expr) {
+            (Of::Instant(_), expr) => self.instant(expr).map(Timestamp::nanos),
+            (Of::Length, Expr::Literal(value, _)) => length(value),
+            (Of::Length, expr) => length(&self.value(expr)?),
+        }
+    }
+
     /// The instant that a constant expression stands for.
     fn instant(&self, expr: &Expr) -> Option<Timestamp> {
         if let Some(instant) = plain_instant(expr) {
             return Some(instant);
         }
+        self.value(expr).filter(|value| !is_text(value)).as_ref().and_then(scalar_instant)
+    }
+
+    /// The value of a constant expression.
+    fn value(&self, expr: &Expr) -> Option<ScalarValue> {
         if !is_constant(expr) || (self.now.is_none() && depends_on_now(expr)) {
             return None;
         }
@@ -354,7 +396,7 @@ impl Rewriter {
         let simplifier = ExprSimplifier::new(context);
         let coerced = simplifier.coerce(expr.clone(), &DFSchema::empty()).ok()?;
         match simplifier.simplify(coerced).ok()? {
-            Expr::Literal(value, _) if !is_text(&value) => scalar_instant(&value),
+            Expr::Literal(value, _) => Some(value),
             _ => None,
         }
     }
@@ -429,6 +471,25 @@ fn is_text(value: &ScalarValue) -> bool {
     matches!(value, ScalarValue::Utf8(_) | ScalarValue::LargeUtf8(_) | ScalarValue::Utf8View(_))
 }
 
+/// The length of an interval or a difference of times, in nanoseconds.
+fn length(value: &ScalarValue) -> Option<i128> {
+    const DAY: i128 = 86_400_000_000_000;
+    let days = |months: i32, days: i32| (i128::from(months) * 30 + i128::from(days)) * DAY;
+    let units = |v: i64, unit| i128::from(v) * unit_nanos(unit);
+    Some(match value {
+        ScalarValue::IntervalMonthDayNano(Some(value)) => {
+            days(value.months, value.days) + i128::from(value.nanoseconds)
+        }
+        ScalarValue::IntervalDayTime(Some(value)) => days(0, value.days) + i128::from(value.milliseconds) * 1_000_000,
+        ScalarValue::IntervalYearMonth(Some(months)) => days(*months, 0),
+        ScalarValue::DurationSecond(Some(v)) => units(*v, TimeUnit::Second),
+        ScalarValue::DurationMillisecond(Some(v)) => units(*v, TimeUnit::Millisecond),
+        ScalarValue::DurationMicrosecond(Some(v)) => units(*v, TimeUnit::Microsecond),
+        ScalarValue::DurationNanosecond(Some(v)) => units(*v, TimeUnit::Nanosecond),
+        _ => return None,
+    })
+}
+
 /// The instant that a value stands for; times without a zone are UTC.
 pub(crate) fn scalar_instant(value: &ScalarValue) -> Option<Timestamp> {
     let units = |v: i64, unit| Timestamp::from_nanos(i128::from(v) * unit_nanos(unit));
@@ -462,8 +523,8 @@ fn cast_constant(cast: Cast) -> Transformed<Expr> {
         && zone.as_deref().is_none_or(is_utc)
         && let Some(instant) = plain_instant(&cast.expr)
     {
-        let kind = Kind { unit: *unit, zone: zone.clone() };
-        if let Place::At { units, .. } = kind.place(instant) {
+        let kind = Kind { unit: *unit, of: Of::Instant(zone.clone()) };
+        if let Place::At { units, .. } = kind.place(instant.nanos()) {
             return Transformed::yes(kind.literal(units));
         }
     }

@@ -25,17 +25,21 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         LogicalPlan::Window(window) => {
             let schema = Arc::clone(window.input.schema());
-            LogicalPlan::Window(window).map_expressions(|expr| match expr {
-                Expr::WindowFunction(mut window) => {
-                    let name = Expr::WindowFunction(window.clone()).schema_name().to_string();
-                    let params = &mut window.params;
-                    let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
-                    let wrapped = wrap(keys.chain(&mut params.partition_by), &schema);
-                    let expr = Expr::WindowFunction(window);
-                    // Its keys are part of its name.
-                    Ok(Transformed::new_transformed(if wrapped { expr.alias(name) } else { expr }, wrapped))
-                }
-                other => Ok(Transformed::no(other)),
+            LogicalPlan::Window(window).map_expressions(|expr| {
+                let name = expr.schema_name().to_string();
+                // Other rules may have put an alias around it.
+                let wrapped = expr.transform_up(|expr| match expr {
+                    Expr::WindowFunction(mut window) => {
+                        let params = &mut window.params;
+                        let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+                        let wrapped = wrap(keys.chain(&mut params.partition_by), &schema);
+                        Ok(Transformed::new_transformed(Expr::WindowFunction(window), wrapped))
+                    }
+                    other => Ok(Transformed::no(other)),
+                })?;
+                // Its keys are part of its name.
+                Ok(wrapped
+                    .update_data(|expr| if expr.schema_name().to_string() == name { expr } else { expr.alias(name) }))
             })
         }
         LogicalPlan::Aggregate(aggregate) => {

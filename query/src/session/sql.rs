@@ -3,7 +3,7 @@
 use super::access::{self, Access};
 use super::rewrites::{comparisons, resolved};
 use super::statements::not_written;
-use super::writes::planned_of;
+use super::writes::{ToRun, planned_of};
 use super::{Session, StatementStream};
 use crate::context::{COLLECTIONS, StatementContext};
 use crate::documents::cells::PlannedDocuments;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 impl Session {
     pub(super) async fn sql(&self, statement: &Statement, text: &str) -> Result<StatementStream> {
-        let stack = sql::stack_for(&statement.tokens)?;
+        let stack = sql::stack_for(&statement.tokens)?.max(self.kept.stack());
         sql::on_stack(stack, Box::pin(self.sql_inner(statement, stack)))
             .await
             .map_err(|error| self.failed(error, statement, text))
@@ -53,7 +53,8 @@ impl Session {
         if context.is_of_several() && access::of_sql(&parsed) == Access::Write {
             return Err(not_written().into());
         }
-        let Some(parsed) = self.prepared_write(parsed, &context).await? else {
+        let text = (headings, statement.tokens.as_slice());
+        let Some(ToRun { parsed, headings, tokens }) = self.prepared(parsed, text, &context).await? else {
             return Ok(StatementStream::message("done"));
         };
         if let Some(stream) = self.insert(&parsed, &context).await? {
@@ -68,7 +69,7 @@ impl Session {
         let mut parsed = parsed;
         let temporary = take_temporary(&mut parsed);
         if is_query(&parsed) {
-            let plan = self.query_to_plan(parsed, &statement.tokens, &context).await?;
+            let plan = self.query_to_plan(parsed, &tokens, &context).await?;
             return match plan {
                 // SELECT INTO.
                 LogicalPlan::Ddl(ddl) => self.create_or_drop(ddl, self.state(&context), &context).await,
@@ -76,7 +77,7 @@ impl Session {
             };
         }
         let state = self.state(&context);
-        if let Some(explained) = sql::explained_in_words(&parsed, &statement.tokens) {
+        if let Some(explained) = sql::explained_in_words(&parsed, &tokens) {
             let plan = state.statement_to_plan(explained).await?;
             return self.in_words(plan, state, &context).await;
         }

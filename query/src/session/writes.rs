@@ -1,6 +1,6 @@
 //! Statements that write: `INSERT` and `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` for them.
 
-use super::prepared_writes::parameter_number;
+use super::kept::{Prepared, Typed, parameter_number};
 use super::rewrites::resolved;
 use super::{Session, StatementStream};
 use crate::context::StatementContext;
@@ -12,7 +12,7 @@ use crate::functions;
 use crate::parsing::Failure;
 use crate::prepared::parameter_types;
 use crate::provider::count_batch;
-use crate::sql::parse_one;
+use crate::sql::{Heading, parse_one};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::DataType;
@@ -21,58 +21,100 @@ use datafusion::logical_expr::{LogicalPlan, PlanType, ToStringifiedPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{self};
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use ebbtide::CollectionSnapshot;
 use ebbtide_buckets::Schema;
 use futures::TryStreamExt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
+/// A parsed statement, and what is known of its text.
+pub(super) struct ToRun<'a> {
+    pub(super) parsed: DfStatement,
+    pub(super) headings: Vec<Heading>,
+    pub(super) tokens: Cow<'a, [TokenWithSpan]>,
+}
+
 impl Session {
-    /// Stores a write that is being prepared, and returns `None`; replaces an EXECUTE of a prepared write by the write.
-    pub(super) async fn prepared_write(
+    /// Keeps a statement that is being prepared, and returns `None`; replaces an EXECUTE by the statement that it runs.
+    pub(super) async fn prepared<'a>(
         &self,
         parsed: DfStatement,
+        (headings, tokens): (Vec<Heading>, &'a [TokenWithSpan]),
         context: &Arc<StatementContext>,
-    ) -> Result<Option<DfStatement>, Failure> {
-        let DfStatement::Statement(inner) = parsed else { return Ok(Some(parsed)) };
+    ) -> Result<Option<ToRun<'a>>, Failure> {
+        let tokens = Cow::Borrowed(tokens);
+        let inner = match parsed {
+            DfStatement::Statement(inner) => inner,
+            DfStatement::Explain(mut explain) => {
+                if let DfStatement::Statement(inner) = explain.statement.as_ref()
+                    && let Some(typed) = self.executed(inner)?
+                {
+                    *explain.statement = DfStatement::Statement(Box::new(typed.statement));
+                }
+                return Ok(Some(ToRun { parsed: DfStatement::Explain(explain), headings, tokens }));
+            }
+            parsed => return Ok(Some(ToRun { parsed, headings, tokens })),
+        };
+        if let Some(Typed { statement, headings, tokens }) = self.executed(&inner)? {
+            let (parsed, tokens) = (DfStatement::Statement(Box::new(statement)), Cow::Owned(tokens));
+            return Ok(Some(ToRun { parsed, headings, tokens }));
+        }
         match inner.as_ref() {
             ast::Statement::Prepare { name, data_types, statement } => {
-                if !self.writes.keep(name, data_types, statement)? {
-                    return Ok(Some(DfStatement::Statement(inner)));
-                }
-                let outcome = self.reserve(name, statement, context).await;
+                let typed = Typed {
+                    statement: statement.as_ref().clone(),
+                    headings: headings.clone(),
+                    tokens: tokens.to_vec(),
+                };
+                let Some(prepared) = self.kept.keep(name, data_types, typed)? else {
+                    return Ok(Some(ToRun { parsed: DfStatement::Statement(inner), headings, tokens }));
+                };
+                let outcome = match prepared {
+                    Prepared::Query => self.reserve(DfStatement::Statement(inner.clone()), context).await,
+                    Prepared::Write => self.reserve_write(name, statement, context).await,
+                };
                 if outcome.is_err() {
-                    self.writes.forget(name);
+                    self.kept.forget(name);
                 }
                 outcome.map(|()| None)
             }
-            ast::Statement::Execute { name: Some(name), parameters, .. } => {
-                let filled = self.writes.filled(name, parameters)?;
-                Ok(Some(DfStatement::Statement(filled.map_or(inner, Box::new))))
-            }
             ast::Statement::Deallocate { name, .. } => {
-                self.writes.forget(name);
-                Ok(Some(DfStatement::Statement(inner)))
+                self.kept.forget(name);
+                Ok(Some(ToRun { parsed: DfStatement::Statement(inner), headings, tokens }))
             }
-            _ => Ok(Some(DfStatement::Statement(inner))),
+            _ => Ok(Some(ToRun { parsed: DfStatement::Statement(inner), headings, tokens })),
+        }
+    }
+
+    /// The statement that an EXECUTE runs, if it was kept.
+    fn executed(&self, statement: &ast::Statement) -> Result<Option<Typed>> {
+        match statement {
+            ast::Statement::Execute { name: Some(name), parameters, .. } => self.kept.filled(name, parameters),
+            _ => Ok(None),
         }
     }
 
     /// Checks a write that is being prepared, and reserves its name among DataFusion's prepared statements.
-    async fn reserve(
+    async fn reserve_write(
         &self,
         name: &ast::Ident,
         write: &ast::Statement,
         context: &Arc<StatementContext>,
     ) -> Result<(), Failure> {
-        let state = self.state(context);
         let source = match documents::take_insert(write, |name| planned_of(context, name))? {
             Some((_, source)) => Some(source),
             None => dml::take_insert(write, |name| schema_of(context, name))?.map(|(_, source)| source),
         };
         let checked = source.map_or_else(|| write.clone(), ast::Statement::Query);
-        state.statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
-        let reserved = state.statement_to_plan(parse_one(format!("PREPARE {name} AS SELECT 1").as_str(), 0)?).await?;
-        self.context.get()?.execute_logical_plan(reserved).await?;
+        self.state(context).statement_to_plan(DfStatement::Statement(Box::new(checked))).await?;
+        self.reserve(parse_one(format!("PREPARE {name} AS SELECT 1").as_str(), 0)?, context).await
+    }
+
+    /// Gives a PREPARE to DataFusion, which checks it and keeps its name.
+    async fn reserve(&self, prepare: DfStatement, context: &Arc<StatementContext>) -> Result<(), Failure> {
+        let plan = self.state(context).statement_to_plan(prepare).await?;
+        self.context.get()?.execute_logical_plan(plan).await?;
         Ok(())
     }
 

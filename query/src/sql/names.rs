@@ -35,7 +35,14 @@ pub(crate) enum Heading {
 
 /// The headings of a query's columns, from its tokens; empty if they cannot be determined.
 pub(super) fn headings(statement: &Statement, text: &str, tokens: &[TokenWithSpan]) -> Vec<Heading> {
-    let Statement::Query(query) = statement else { return Vec::new() };
+    let query = match statement {
+        Statement::Query(query) => query,
+        Statement::Prepare { statement, .. } => match statement.as_ref() {
+            Statement::Query(query) => query,
+            _ => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
     let Some(select) = first_select(&query.body) else { return Vec::new() };
     let items = items(tokens);
     if items.len() != select.projection.len() {

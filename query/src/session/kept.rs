@@ -1,50 +1,76 @@
-//! Prepared `INSERT` and `DELETE`, which are kept as parsed statements.
+//! Statements that PREPARE keeps, as they were parsed.
 //!
-//! EXECUTE runs the statement with the values substituted, so that a prepared INSERT or DELETE gets the same checks as any other.
-//! Prepared queries are left to DataFusion.
+//! EXECUTE runs the statement with the values substituted, so that it does what the text with the values does. DataFusion would convert each
+//! value to the type that it infers for the parameter.
 
 use crate::dml::cast_of;
 use crate::error::{QueryError, Result};
 use crate::sql::visit::{each_expr, each_expr_mut};
+use crate::sql::{Heading, stack_for};
 use datafusion::sql::sqlparser::ast::{self, Expr, Statement, Value};
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use ebbtide_ttl::Code;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The prepared writes of a session.
+/// The prepared statements of a session.
 #[derive(Debug, Default)]
-pub(super) struct PreparedWrites {
-    by_name: Mutex<HashMap<String, Write>>,
+pub(super) struct KeptStatements {
+    by_name: Mutex<HashMap<String, Kept>>,
 }
 
 #[derive(Debug, Clone)]
-struct Write {
-    statement: Statement,
+struct Kept {
+    typed: Typed,
     types: Vec<ast::DataType>,
     parameters: usize,
+    /// The additional stack that it needs.
+    stack: usize,
 }
 
-impl PreparedWrites {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Write>> {
+/// A statement, and what is known of its text.
+#[derive(Debug, Clone)]
+pub(super) struct Typed {
+    pub(super) statement: Statement,
+    pub(super) headings: Vec<Heading>,
+    pub(super) tokens: Vec<TokenWithSpan>,
+}
+
+/// What a statement that is prepared does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prepared {
+    Query,
+    Write,
+}
+
+impl KeptStatements {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a statement that is being prepared if it writes. Returns whether it does.
-    pub(super) fn keep(&self, name: &ast::Ident, types: &[ast::DataType], statement: &Statement) -> Result<bool> {
-        let (name, mut writes) = (folded(name), self.lock());
-        if writes.contains_key(&name) {
+    /// Stores a query, or a statement that writes, that is being prepared; `None` for others.
+    pub(super) fn keep(&self, name: &ast::Ident, types: &[ast::DataType], typed: Typed) -> Result<Option<Prepared>> {
+        let (name, mut kept) = (folded(name), self.lock());
+        if kept.contains_key(&name) {
             return Err(QueryError::new(Code::BadValue, format!("prepared statement '{name}' already exists")));
         }
-        let is_write = match statement {
-            Statement::Insert(_) | Statement::Delete(_) => true,
-            Statement::Query(query) => matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Delete(_)),
-            _ => false,
+        let prepared = match &typed.statement {
+            Statement::Insert(_) | Statement::Delete(_) => Prepared::Write,
+            Statement::Query(query) if matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Delete(_)) => {
+                Prepared::Write
+            }
+            Statement::Query(_) => Prepared::Query,
+            _ => return Ok(None),
         };
-        if is_write {
-            let parameters = count_parameters(statement)?;
-            writes.insert(name, Write { statement: statement.clone(), types: types.to_vec(), parameters });
-        }
-        Ok(is_write)
+        let parameters = count_parameters(&typed.statement)?;
+        let stack = stack_for(&typed.tokens)?;
+        kept.insert(name, Kept { typed, types: types.to_vec(), parameters, stack });
+        Ok(Some(prepared))
+    }
+
+    /// The most additional stack that one of them needs.
+    pub(super) fn stack(&self) -> usize {
+        self.lock().values().map(|kept| kept.stack).max().unwrap_or_default()
     }
 
     /// Removes a statement. Returns whether it existed.
@@ -52,11 +78,11 @@ impl PreparedWrites {
         self.lock().remove(&folded(name)).is_some()
     }
 
-    /// The statement to run for an EXECUTE with these values; `None` if no prepared write has this name.
-    pub(super) fn filled(&self, name: &ast::ObjectName, values: &[Expr]) -> Result<Option<Statement>> {
+    /// The statement to run for an EXECUTE with these values; `None` if none of this name is kept.
+    pub(super) fn filled(&self, name: &ast::ObjectName, values: &[Expr]) -> Result<Option<Typed>> {
         let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Ok(None) };
-        let Some(write) = self.lock().get(&folded(name)).cloned() else { return Ok(None) };
-        let Write { mut statement, types, parameters } = write;
+        let Some(kept) = self.lock().get(&folded(name)).cloned() else { return Ok(None) };
+        let Kept { mut typed, types, parameters, .. } = kept;
         if values.len() != parameters {
             let message = format!("wrong number of values for '{name}': expected {parameters}, got {}", values.len());
             return Err(QueryError::new(Code::BadValue, message));
@@ -69,12 +95,12 @@ impl PreparedWrites {
                 (None, _) => Expr::Nested(Box::new(value)),
             })
         };
-        each_expr_mut(&mut statement, &mut |expr| {
+        each_expr_mut(&mut typed.statement, &mut |expr| {
             if let Some(value) = parameter_number(expr).and_then(|number| value_of(number.checked_sub(1)?)) {
                 *expr = value;
             }
         });
-        Ok(Some(statement))
+        Ok(Some(typed))
     }
 }
 
