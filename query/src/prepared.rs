@@ -6,7 +6,6 @@ mod samples;
 use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
 use crate::error::{QueryError, Result};
-use crate::functions;
 use crate::options::fast_paths;
 use crate::parsing::{self, Failure};
 use crate::planning::{ReadsAtMost, is_plain};

@@ -177,7 +177,8 @@ macro_rules! as_in_other {
         }
 
         fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-            self.other.value_from_stats(args)
+            // The statistics of a Parquet file leave out NaN.
+            if args.return_type.is_floating() { None } else { self.other.value_from_stats(args) }
         }
 
         fn reverse_expr(&self) -> ReversedUDAF {

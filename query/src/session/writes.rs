@@ -8,7 +8,6 @@ use crate::dml::{self, Condition};
 use crate::documents::cells::PlannedDocuments;
 use crate::documents::write as documents;
 use crate::error::{QueryError, Result};
-use crate::functions;
 use crate::parsing::Failure;
 use crate::prepared::parameter_types;
 use crate::provider::count_batch;
