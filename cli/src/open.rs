@@ -5,6 +5,7 @@ use crate::args::Cli;
 use ebbtide::fs::RealFs;
 use ebbtide::{Builder, CopyCache, Database, Following};
 use ebbtide_lake::{Cancellation, Lake};
+use ebbtide_query::changes_database;
 use ebbtide_query::statement::{Statement, StatementKind};
 use ebbtide_ttl::SystemClock;
 use std::path::Path;
