@@ -123,6 +123,27 @@ fn repair_of_nothing_and_of_a_database_in_use_is_refused() {
 }
 
 #[test]
+fn commands_that_change_nothing_run_beside_a_program_that_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    two_days(&dir);
+    let db = Database::open(&dir).unwrap();
+    for document in [
+        r#"{"count": "w"}"#,
+        r#"{"distinct": "w", "key": "s"}"#,
+        r#"{"find": "w"}"#,
+        r#"{"listLadders": 1}"#,
+        r#"{"listPublications": 1}"#,
+    ] {
+        let said = on(&dir, &["command", document]);
+        assert_eq!(said.code, 0, "{document}: {}", words(&said));
+    }
+    let busy = on(&dir, &["command", r#"{"drop": "w"}"#]);
+    assert!(busy.code == 1 && words(&busy).contains("is open for writing by"), "{}", words(&busy));
+    db.close().unwrap();
+}
+
+#[test]
 fn a_person_confirms_the_time_from_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("db");

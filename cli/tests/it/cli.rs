@@ -109,9 +109,17 @@ fn results_and_messages_go_their_own_ways() {
 #[test]
 fn a_database_is_made_only_by_what_creates_something() {
     let folder = tempfile::tempdir().unwrap();
-    for args in
-        [&["sql", "SELECT * FROM w"][..], &["status"], &["verify"], &["sweep"], &["export", "SELECT 1", "-o", "a.csv"]]
-    {
+    for args in [
+        &["sql", "SELECT * FROM w"][..],
+        &["status"],
+        &["verify"],
+        &["sweep"],
+        &["export", "SELECT * FROM w", "-o", "a.csv"],
+        &["command", r#"{"find": "w"}"#],
+        &["command", r#"{"ping": 1}"#],
+        &["command", r#"{"insert": "w", "documents": []}"#],
+        &["command", r#"{"nothing": 1}"#],
+    ] {
         let output = inside(folder.path(), args, "");
         assert_eq!(output.code, 1, "{args:?}");
         assert!(output.stderr.contains("there is no database at"), "{}", output.stderr);
