@@ -1,5 +1,6 @@
 //! Statements that write: `INSERT` and `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` for them.
 
+use super::access::{self, Access};
 use super::prepared_writes::parameter_number;
 use super::rewrites::resolved;
 use super::{Session, StatementStream};
@@ -23,6 +24,7 @@ use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{self};
 use ebbtide::CollectionSnapshot;
 use ebbtide_buckets::Schema;
+use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 use std::sync::Arc;
 
@@ -37,6 +39,10 @@ impl Session {
         match inner.as_ref() {
             ast::Statement::Prepare { name, data_types, statement } => {
                 if !self.writes.keep(name, data_types, statement)? {
+                    if access::of_parsed(statement) != Access::Read {
+                        let message = "PREPARE takes queries, INSERT and DELETE; run this statement by itself";
+                        return Err(QueryError::new(Code::BadValue, message).into());
+                    }
                     return Ok(Some(DfStatement::Statement(inner)));
                 }
                 let outcome = self.reserve(name, statement, context).await;
