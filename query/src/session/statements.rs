@@ -94,6 +94,12 @@ impl Session {
         if lenient && command == "drop" && !exists {
             return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
         }
+        // What may be the misspelled name of a collection.
+        let collection = match command {
+            "createHold" => document.get("collection").and_then(Value::as_str).unwrap_or_default(),
+            "dropHold" => "",
+            _ => name,
+        };
         let changes_rules = ["collMod", "createIndexes"].contains(&command);
         let snapshot = self.snapshot();
         let what = if snapshot.documents(name).is_ok() { "document" } else { "measurement" };
@@ -118,7 +124,7 @@ impl Session {
             let after = count(&db.snapshot_at(before.now()));
             Ok(visible.saturating_sub(after.unwrap_or(visible)))
         };
-        Ok(StatementStream::message(match self.write(work).await.map_err(|e| self.with_hint(e, name))? {
+        Ok(StatementStream::message(match self.write(work).await.map_err(|e| self.with_hint(e, collection))? {
             0 => done.to_owned(),
             1 => format!("{done}; this hides 1 {what} that was visible"),
             hidden => format!("{done}; this hides {hidden} {what}s that were visible"),
