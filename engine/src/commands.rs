@@ -16,7 +16,7 @@ mod publications;
 mod replies;
 mod server;
 
-pub use collections::TIMESERIES_OPTIONS;
+pub use collections::{REFUSED_OPTIONS, TIMESERIES_OPTIONS};
 
 use crate::db::Database;
 use crate::error::{Error, Result};

@@ -79,13 +79,9 @@ impl Session {
             _ => ("", ""),
         };
         if let Some(index) = document.get("indexes").map(|indexes| &indexes[0])
-            && index.get("expireAfterSeconds").is_none()
             && self.snapshot().collection(name).is_ok()
         {
-            let message = "CREATE INDEX is not needed on a time-series collection: measurements are found by meta and time \
-                           without one; for an expiry rule, write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY \
-                           WHERE meta = 'a'";
-            return Err(QueryError::new(Code::BadValue, message));
+            check_index(name, index)?;
         }
         let exists = self.snapshot().has_collection(name);
         if lenient && command == "create" && exists {
@@ -270,6 +266,23 @@ fn instead(collection: &str, change: &Alteration) -> String {
         ),
     };
     format!("'{collection}' is an ordinary collection: {way}")
+}
+
+/// Refuses what is no TTL index of a time-series collection.
+fn check_index(collection: &str, index: &Value) -> Result<()> {
+    if index.get("expireAfterSeconds").is_none() {
+        let message = "CREATE INDEX is not needed on a time-series collection: measurements are found by meta and time without one; \
+                       for an expiry rule, write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY WHERE meta = 'a'";
+        return Err(QueryError::new(Code::BadValue, message));
+    }
+    if index.get("partialFilterExpression").is_none() {
+        let message = format!(
+            "a TTL index needs WHERE, which says which series expire: WHERE meta = 'a'; for all of them, write ALTER COLLECTION \
+             {collection} EXPIRE AFTER 1 DAY"
+        );
+        return Err(QueryError::new(Code::InvalidOptions, message));
+    }
+    Ok(())
 }
 
 /// The types of all values that are not null.
