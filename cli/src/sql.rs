@@ -143,6 +143,7 @@ impl Given {
             (Some(_), false) => {
                 return Err(Failure::usage("statements come from --file or from the command line, not both"));
             }
+            (Some(path), true) if path == Path::new("-") => Some(files::read_stdin()?),
             (Some(path), true) => Some(files::read_text(&path)?),
             (None, true) => None,
             // A comment at the end of one ends with its line.

@@ -294,6 +294,18 @@ fn an_option_without_the_one_that_it_belongs_to_is_refused() {
 }
 
 #[test]
+fn statements_come_from_standard_input_and_from_pipes_as_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let files: &[&str] = if cfg!(unix) { &["-", "/dev/stdin"] } else { &["-"] };
+    for option in ["-f", "--file"] {
+        for file in files {
+            let output = inside(folder.path(), &["sql", option, file, "--format", "csv"], "SELECT 40 + 2 AS n");
+            assert_eq!((output.code, output.stdout.as_str()), (0, "n\n42\n"), "{option} {file}: {}", output.stderr);
+        }
+    }
+}
+
+#[test]
 fn an_empty_variable_is_named_and_not_the_option() {
     let mut status = command();
     status.env("EBBTIDE_DB", "").arg("status");
@@ -301,5 +313,14 @@ fn an_empty_variable_is_named_and_not_the_option() {
     assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
     assert!(output.stderr.contains("EBBTIDE_DB is empty"), "{}", output.stderr);
     let option = ebbtide(&["status", "--db", ""]);
-    assert!(option.code == 2 && option.stderr.contains("--db <DIR>"), "{}", option.stderr);
+    assert!(option.code == 2 && option.stderr.contains("--db is empty"), "{}", option.stderr);
+    // It does not matter where --db is given, or where no database is used.
+    for args in
+        [&["--db", "nowhere", "sql", "SELECT 1"][..], &["sql", "SELECT 1", "--db", "nowhere"], &["completions", "bash"]]
+    {
+        let mut all = command();
+        all.env("EBBTIDE_DB", "").args(args);
+        let output = finish(all, "");
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{args:?}");
+    }
 }

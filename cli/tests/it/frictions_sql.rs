@@ -138,6 +138,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "q.sql"], Says("ebbtide sql --file q.sql")),
     (&["sql", "-f", "q.sql"], Gives("42")),
     (&["sql", "--file", "q.sql", "--format", "csv"], Gives("42")),
+    (&["sql", "-f", "ebbtide-data"], Says("nor a file of statements")),
     (&["sql", "-f", "cvs", "select 1"], Says("did you mean 'csv'?")),
     (&["sql", "select time, temp from ireland", "--chart", "c.svg"], Gives("chart written to c.svg")),
     (
