@@ -88,6 +88,22 @@ fn the_status_of_a_copy_says_how_old_it_is_and_what_it_has() {
 }
 
 #[test]
+fn shipping_needs_a_database_and_an_interval_of_a_second_at_least() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
+    for (args, says) in [
+        (&["--db", "nowhere", "ship", "--to", &url, "--once"][..], "there is no database at nowhere"),
+        (&["ship", "--to", &url, "--every", "0s"], "'0s' is too short"),
+        (&["ship", "--to", &url, "--every", "0.1s"], "'0.1s' is not a length of time"),
+    ] {
+        let refused = run(args);
+        assert!(refused.code != 0 && refused.stderr.contains(says), "{args:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_database_that_is_read_only_is_not_detached() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| inside(folder.path(), args, "");
