@@ -40,7 +40,7 @@ impl Session {
             ast::Statement::Prepare { name, data_types, statement } => {
                 if !self.writes.keep(name, data_types, statement)? {
                     if access::of_parsed(statement) != Access::Read {
-                        let message = "PREPARE takes queries, INSERT and DELETE; run this statement by itself";
+                        let message = "not supported: PREPARE of this statement; it takes queries, INSERT and DELETE";
                         return Err(QueryError::new(Code::BadValue, message).into());
                     }
                     return Ok(Some(DfStatement::Statement(inner)));
