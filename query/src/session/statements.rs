@@ -248,6 +248,16 @@ impl Session {
     }
 }
 
+/// The error of a sweep that dropped nothing but what is beyond the sizes of collections.
+pub(super) fn held_sweep(why: &str, dropped: u64) -> QueryError {
+    let by_size = match dropped {
+        0 => String::new(),
+        1 => "; 1 bucket dropped by size".to_owned(),
+        many => format!("; {many} buckets dropped by size"),
+    };
+    QueryError::new(Code::IllegalOperation, format!("nothing was dropped because it has expired: {why}{by_size}"))
+}
+
 /// The error for a change where several databases are read.
 pub(super) fn not_written() -> QueryError {
     QueryError::new(Code::IllegalOperation, "several databases are read as one here: they cannot be changed")
