@@ -162,9 +162,24 @@ enum Replayed {
 
 /// Keeps other writers out until the returned lock is dropped.
 pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>> {
-    let path = FileName::Lock.path(dir);
+    lock(fs, clock, dir).map_err(|e| not_locked(dir, e))
+}
+
+/// The same; `None` on a disk that is mounted read-only.
+pub(crate) fn take_lock_if_writable(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    match lock(fs, clock, dir) {
+        Err(LockError::Io(e)) if e.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(None),
+        taken => taken.map(Some).map_err(|e| not_locked(dir, e)),
+    }
+}
+
+fn lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>, LockError> {
     let holder = format!("process {} since {}", std::process::id(), clock.now());
-    fs.lock(&path, &holder).map_err(|e| match e {
+    fs.lock(&FileName::Lock.path(dir), &holder)
+}
+
+fn not_locked(dir: &Path, error: LockError) -> Error {
+    match error {
         LockError::Held { holder } => {
             let own = format!("process {} ", std::process::id());
             let what = if holder.starts_with(&own) {
@@ -174,12 +189,15 @@ pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Bo
                     dir.display()
                 )
             } else {
-                format!("{} is open for writing by {holder}: close it there, or open it here for reading only", dir.display())
+                format!(
+                    "{} is open for writing by {holder}: close it there, or open it here for reading only",
+                    dir.display()
+                )
             };
             Error::new(Code::LockBusy, what)
         }
-        LockError::Io(e) => Error::io("lock", &path, &e),
-    })
+        LockError::Io(e) => Error::io("lock", &FileName::Lock.path(dir), &e),
+    }
 }
 
 /// Cuts half-written records off the newest log, so that the next file continues where this one ends, and syncs it: a

@@ -118,6 +118,10 @@ fn repair_of_nothing_and_of_a_database_in_use_is_refused() {
         let holder = format!("is open for writing by process {}", std::process::id());
         assert!(words(&busy).contains(&holder), "{}", words(&busy));
     }
+    for args in [&["repair"][..], &["repair", "--dry-run"], &["--read-only", "repair"]] {
+        let busy = on(&dir, args);
+        assert!(busy.code == 1 && words(&busy).contains("ebbtide verify reads"), "{args:?}: {}", words(&busy));
+    }
     db.close().unwrap();
     assert_eq!(on(&dir, &["repair", "--yes"]).code, 0);
 }
