@@ -150,7 +150,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "--now", "+1 week", "select now() > '2026-01-01' as later"], Gives("true")),
     (&["sql", "--now", "tomorrow", "select 1"], Says("+7d is a week from now")),
     (&["dump", "-c", "wide", "backup"], Gives("1 collection")),
-    (&["restore", "backup", "--as", "again"], Gives("again: 1 measurements")),
+    (&["restore", "backup", "--as", "again"], Gives("again: 1 measurement\n")),
     (&["sql", "select * from again"], Gives("2013")),
 ];
 
