@@ -37,7 +37,7 @@ impl Doubt {
         let all: Vec<&str> = doubts.iter().filter_map(|d| d.option.as_deref()).collect();
         let mut known = HashSet::new();
         let is_part = |option: &str| all.iter().any(|other| *other != option && other.ends_with(option));
-        let options: Vec<&str> = all.iter().copied().filter(|o| !is_part(o) && known.insert(*o)).collect();
+        let options: Vec<&str> = all.iter().copied().filter(|&o| !is_part(o) && known.insert(o)).collect();
         // All numbers of a file are written in one way.
         let ways = options.iter().filter(|o| o.starts_with("--thousands") || o.starts_with("--decimal-comma")).count();
         if doubts.len() > 1 && !options.is_empty() && ways < 2 {

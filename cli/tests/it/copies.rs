@@ -94,9 +94,9 @@ fn shipping_needs_a_database_and_an_interval_of_a_second_at_least() {
     let run = |args: &[&str]| inside(folder.path(), args, "");
     assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
     for (args, says) in [
-        (&["--db", "nowhere", "ship", "--to", &url, "--once"][..], "there is no database at nowhere"),
-        (&["ship", "--to", &url, "--every", "0s"], "'0s' is too short"),
-        (&["ship", "--to", &url, "--every", "0.1s"], "'0.1s' is not a length of time"),
+        (&["--db", "nowhere", "ship", "--to", url.as_str(), "--once"][..], "there is no database at nowhere"),
+        (&["ship", "--to", url.as_str(), "--every", "0s"], "'0s' is too short"),
+        (&["ship", "--to", url.as_str(), "--every", "0.1s"], "'0.1s' is not a length of time"),
     ] {
         let refused = run(args);
         assert!(refused.code != 0 && refused.stderr.contains(says), "{args:?}: {}", refused.stderr);

@@ -170,7 +170,7 @@ fn accounts_are_kept_beside_the_database_and_their_file_is_private() {
         (&["add", "eve", "--role", "read", "--password-file", "missing"], "", "missing"),
         (&["passwd", "eve", "--password-file", "-"], "x\n", "no account 'eve'"),
         (&["remove", "eve"], "", "no account 'eve'"),
-        (&["add", "", "--role", "read", "--password-file", "-"], "x\n", "'' is not a valid name of an account"),
+        (&["add", "", "--role", "read", "--password-file", "-"], "x\n", "'' is not a valid account name"),
     ] {
         let output = user(args, input);
         assert!(output.code == 1 && output.stderr.contains(says), "{args:?}: {}", output.stderr);
