@@ -295,10 +295,11 @@ impl BucketScanExec {
             text.push_str(&format!("; only buckets that may contain the {rows} rows with the {order} {column}"));
         }
         if buckets_pruned > 0 {
-            text.push_str(&format!("; {buckets_pruned} buckets are skipped by their times, series or values"));
+            let skipped = if buckets_pruned == 1 { "bucket is" } else { "buckets are" };
+            text.push_str(&format!("; {buckets_pruned} {skipped} skipped by their times, series or values"));
         }
         if buckets_hidden > 0 {
-            text.push_str(&format!("; {buckets_hidden} are expired"));
+            text.push_str(&format!("; {buckets_hidden} {} expired", if buckets_hidden == 1 { "is" } else { "are" }));
         }
         if rows_pruned > 0 {
             text.push_str(&format!("; {rows_pruned} rows are skipped by the texts that they must contain"));
