@@ -71,7 +71,7 @@ const CASES: &[(&[&str], Expected)] = &[
         &["sql", "explain select avg(temp) from ireland where time > '2013-01-02'"],
         Gives("the engine answers avg(temp)"),
     ),
-    (&["sql", "explain select temp from ireland where station = 'dub'"], Gives("buckets are skipped")),
+    (&["sql", "explain select temp from ireland where station = 'dub'"], Gives("1 bucket is skipped")),
     (&["sql", "explain select a from wide"], Gives("1 of 1 bucket, in 1 of 1 segment and in memory; about 1 row\n")),
     (&["sql", "explain select a from wide where a > 100"], Gives("1 bucket is skipped")),
     (&["sql", "explain plan select temp from ireland"], Gives("BucketScanExec")),
