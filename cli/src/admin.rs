@@ -11,37 +11,39 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The commands that change nothing.
+const READING: [&str; 13] = [
+    "collStats",
+    "count",
+    "currentOp",
+    "distinct",
+    "find",
+    "getParameter",
+    "listCollections",
+    "listHolds",
+    "listIndexes",
+    "listLadders",
+    "listPublications",
+    "ping",
+    "serverStatus",
+];
+
 /// Runs `ebbtide command`.
 pub(crate) fn command(cli: &Cli, args: &CommandArgs) -> Result<(), Failure> {
     let text = if args.document == "-" { files::read_stdin()? } else { args.document.clone() };
     let document: Value =
         serde_json::from_str(&text).map_err(|e| Failure::usage(format!("the command is not JSON: {e}")))?;
-    let reads = document.as_object().and_then(|d| d.keys().next()).is_some_and(|name| {
-        let reading = [
-            "find",
-            "listIndexes",
-            "listCollections",
-            "collStats",
-            "serverStatus",
-            "currentOp",
-            "getParameter",
-            "listHolds",
-            "ping",
-        ];
-        reading.contains(&name.as_str())
-    });
-    if document.as_object().and_then(|d| d.keys().next()).is_some_and(|name| name == "setParameter") {
+    let name = document.as_object().and_then(|d| d.keys().next()).map_or("", String::as_str);
+    if name == "setParameter" {
         return Err(Failure::usage(
             "a parameter holds until the program that sets it ends, so here it would have no effect: set it in the program that has the \
              database open, such as ebbtide serve",
         ));
     }
-    let database = if cli.read_only {
-        open::for_reading(cli)?
-    } else if reads && Database::exists(&cli.db)? {
-        Database::builder(&cli.db).read_only().open()?
-    } else {
-        open::or_new(cli)?
+    let database = match name {
+        "create" => open::or_new(cli)?,
+        name if READING.contains(&name) => open::for_reading(cli)?,
+        _ => open::for_writing(cli)?,
     };
     match database.run_command(&document) {
         Ok(reply) => {

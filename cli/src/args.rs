@@ -8,7 +8,7 @@ pub(crate) use import::{Dst, ImportArgs, InputFormat};
 pub(crate) use server::{ServeArgs, UserArgs};
 pub(crate) use worker::WorkerArgs;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Parser, Subcommand};
 use ebbtide_query::output::Format;
 use std::ffi::OsStr;
@@ -25,7 +25,8 @@ use std::path::PathBuf;
 )]
 pub(crate) struct Cli {
     /// Folder of the database.
-    #[arg(long, global = true, value_name = "DIR", env = "EBBTIDE_DB", default_value = "./ebbtide-data")]
+    #[arg(long, global = true, value_name = "DIR", env = "EBBTIDE_DB", default_value = "./ebbtide-data",
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) db: PathBuf,
 
     /// Open the database read-only; this works while another program writes to it.
@@ -395,7 +396,12 @@ fn parse_format_or_file(text: &str) -> Result<FormatOrFile, String> {
     let path = PathBuf::from(text);
     match text.parse::<Format>() {
         Ok(format) => Ok(FormatOrFile::Format(format)),
-        Err(_) if path.is_file() || path.extension().is_some_and(|extension| extension == "sql") => {
+        // Pipes are files of statements too.
+        Err(_)
+            if text == "-"
+                || (path.exists() && !path.is_dir())
+                || path.extension().is_some_and(|extension| extension == "sql") =>
+        {
             Ok(FormatOrFile::File(path))
         }
         Err(_) => {

@@ -16,7 +16,7 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failure> {
     let seconds = |text: &str| match parse_retention(text) {
         Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.unsigned_abs())),
-        Ok(_) => Err(Failure::usage(format!("'{text}' is no time to wait: one second is the least"))),
+        Ok(_) => Err(Failure::usage(format!("'{text}' is too short: one second is the least"))),
         Err(error) => Err(Failure::usage(error.to_string())),
     };
     let keep = if keep.eq_ignore_ascii_case("forever") { None } else { Some(seconds(keep)?) };
@@ -37,6 +37,7 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
         say!("{} is a database of its own now, and shipped nowhere", cli.db.display());
         return Ok(());
     };
+    open::must_exist(cli)?;
     let mut shipper = open::builder(&cli.db).shipper(to, options)?;
     if args.once {
         told(&shipper.ship_now()?)?;

@@ -15,6 +15,7 @@ mod types;
 pub(crate) use restore::{restore, unfinished};
 
 use crate::args::{Cli, DumpArgs};
+use crate::human::counted;
 use crate::{Failure, files, open};
 use ebbtide::fs::{Fs, RealFs, WriteFile};
 use ebbtide::{CollectionSnapshot, DocumentColumn, DocumentsSnapshot, ScanRequest, Snapshot};
@@ -183,17 +184,17 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
                     let dumped = dump_one(collection, &file, sink)?;
                     Ok(DumpEntry { rungs: rungs::dump(collection, at, folder)?, ..dumped })
                 });
-                (dumped, "measurements")
+                (dumped, "measurement")
             }
             Dumped::Documents(collection) => {
                 let file = file_name(collection.name(), at, "ndjson");
                 let path = folder.join(&file);
-                (write_new(&path, |sink| documents::dump(collection, &file, folder, sink)), "documents")
+                (write_new(&path, |sink| documents::dump(collection, &file, folder, sink)), "document")
             }
         };
         match outcome {
             Ok(dumped) => {
-                eprintln!("{}: {} {what}, {} bytes", dumped.name, dumped.measurements, dumped.bytes);
+                eprintln!("{}: {}, {} bytes", dumped.name, counted(dumped.measurements, what), dumped.bytes);
                 contents.collections.push(dumped);
             }
             Err(failure) => {

@@ -215,9 +215,9 @@ impl Import<'_> {
         };
         report::columns(&plan, &checked);
         if args.dry_run {
-            let rows = human::grouped(checked.rows);
+            let rows = human::counted(checked.rows, "measurement");
             let name = self.collection;
-            eprintln!("{rows} measurements would be imported into {name}; the database was not changed");
+            eprintln!("{rows} would be imported into {name}; the database was not changed");
             report::left_out(job.empty.get());
             report::decided(&job);
             return Ok(Ended::NothingToDo);
@@ -236,12 +236,13 @@ impl Import<'_> {
         report::left_out(job.empty.get());
         report::decided(&job);
         if let Some(count) = stored.suspended {
-            eprintln!("note: {count} measurements are outside 1970 to 2038: nothing in the collection expires");
+            let outside = human::counted(count, "measurement");
+            eprintln!("note: {outside} outside 1970 to 2038: nothing in the collection expires");
         }
         if count > 0 && stored.visible == 0 {
-            let (all, name) = (human::grouped(count), self.collection);
+            let name = self.collection;
             eprintln!(
-                "note: all {all} measurements are older than what {name} keeps: they have expired, and none is visible"
+                "note: everything that was imported is older than what {name} keeps: it has expired, and is not visible"
             );
         }
         Ok(Ended::Imported(Box::new(progress)))
@@ -340,7 +341,7 @@ impl Import<'_> {
         progress.belongs_to(&Target::from(&target.snapshot()?));
         if let Some(left) = left {
             progress.take_up(left)?;
-            eprintln!("{} measurements are stored already", progress.state.stored);
+            eprintln!("stored already: {}", human::counted(progress.state.stored, "measurement"));
         }
         let stored = storing::store(&target, plan, progress, bar);
         bar.clear();
@@ -352,10 +353,8 @@ impl Import<'_> {
                 return Err(Failure::new(format!("{failure}; nothing was imported into {name}")));
             }
             Err(failure) => {
-                let stored = progress.state.stored;
-                return Err(Failure::new(format!(
-                    "{failure}; {stored} measurements before it were imported; --resume continues after them"
-                )));
+                let stored = human::counted(progress.state.stored, "measurement");
+                return Err(Failure::new(format!("{failure}; imported before it: {stored}; --resume continues there")));
             }
         }
         database.flush()?;

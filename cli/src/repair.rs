@@ -12,7 +12,10 @@ pub(crate) fn repair(cli: &Cli, args: &RepairArgs) -> Result<(), Failure> {
         return Err(Failure::usage("a repair writes to the database: drop --read-only, or add --dry-run"));
     }
     let mode = if args.yes { RepairMode::Apply } else { RepairMode::DryRun };
-    let report = Database::repair(&cli.db, mode)?;
+    let report = Database::repair(&cli.db, mode).map_err(|error| match error.code() {
+        Code::LockBusy => Failure::new(format!("{error}; ebbtide verify reads all of a database that is in use")),
+        _ => error.into(),
+    })?;
     for line in report.to_string().lines() {
         say!("{line}");
     }

@@ -3,7 +3,7 @@
 use crate::args::{Cli, ExportArgs, FormatOrFile, SqlArgs};
 use crate::human::counted;
 use crate::lazy_session::LazySession;
-use crate::open::need;
+use crate::open::{Need, need};
 use crate::show::{Drawing, Show, TERMINAL_ROWS_MAX, form_of, one};
 use crate::{Failure, files, parse_now};
 use ebbtide::DocumentsSnapshot;
@@ -143,6 +143,7 @@ impl Given {
             (Some(_), false) => {
                 return Err(Failure::usage("statements come from --file or from the command line, not both"));
             }
+            (Some(path), true) if path == Path::new("-") => Some(files::read_stdin()?),
             (Some(path), true) => Some(files::read_text(&path)?),
             (None, true) => None,
             // A comment at the end of one ends with its line.
@@ -218,9 +219,12 @@ fn no_collection(name: &str, tables: &[String]) -> Failure {
 pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let settings = SessionSettings { now: parse_now(args.now.as_deref())?, ..SessionSettings::default() };
     let path = Some(args.output.as_path()).filter(|path| !is_stdout(path));
-    let mut session = LazySession::new(cli, settings, crate::open::Need::Read);
+    let mut session = LazySession::new(cli, settings, Need::Read);
     let name = args.query.trim();
-    let ordinary = session.get(None)?.snapshot().documents(name).ok();
+    // The name of a collection needs a database, a query of files does not.
+    let queries = if is_a_name(name) { Vec::new() } else { statement::parse(name).unwrap_or_default() };
+    let session = session.get(queries.first().filter(|query| need(query) == Need::Read))?;
+    let ordinary = session.snapshot().documents(name).ok();
     let default = if ordinary.is_some() { Format::Ndjson } else { Format::Csv };
     let format = format_of(args.format, path, default)?;
     let create = || {
@@ -230,7 +234,7 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     if let (Some(documents), Format::Ndjson) = (&ordinary, format) {
         return export_documents(documents, create()?, path);
     }
-    let tables = session.get(None)?.table_names();
+    let tables = session.table_names();
     let text = match tables.iter().any(|t| t == name) {
         true => format!("SELECT * FROM \"{}\"", name.replace('"', "\"\"")),
         // No word alone is a query.
@@ -241,10 +245,9 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     let [statement] = statements.as_slice() else {
         return Err(Failure::usage(format!("expected one query, found {}", statements.len())));
     };
-    if need(statement) != crate::open::Need::Read {
+    if need(statement) != Need::Read {
         return Err(Failure::usage("export takes a query: this statement changes data"));
     }
-    let session = session.get(None)?;
     let file = create()?;
     let rows = runtime.block_on(async {
         let started = session.start(statement, &text).await?;

@@ -55,6 +55,9 @@ pub(crate) fn run(cli: &Cli, args: &UserArgs) -> Result<(), Failure> {
             say!("removed '{name}'");
         }
         UserAction::List => {
+            if !file.path().exists() {
+                return Err(Failure::new(format!("there are no accounts: {} does not exist", file.path().display())));
+            }
             for (name, role) in file.read()?.iter() {
                 say!("{:<5}  {name}", role.name());
             }

@@ -16,7 +16,7 @@ mod publications;
 mod replies;
 mod server;
 
-pub use collections::TIMESERIES_OPTIONS;
+pub use collections::{REFUSED_OPTIONS, TIMESERIES_OPTIONS};
 
 use crate::db::Database;
 use crate::error::{Error, Result};
@@ -97,6 +97,7 @@ impl Database {
 fn unknown_command(name: &str) -> Error {
     let shown: String = name.chars().take(60).collect();
     let hint = match crate::suggest::nearest(name, COMMANDS.iter().map(|c| c.name)) {
+        _ if name == "aggregate" => "a server runs pipelines: start one with ebbtide serve".to_owned(),
         Some(near) => format!("did you mean '{near}'?"),
         None => format!("the commands are {}", COMMANDS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ")),
     };

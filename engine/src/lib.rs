@@ -95,7 +95,7 @@ pub use crate::archive::{
 pub use crate::async_api::ScanStream;
 pub use crate::background::Background;
 pub use crate::batch_id::{BatchId, LastBatch};
-pub use crate::commands::TIMESERIES_OPTIONS;
+pub use crate::commands::{REFUSED_OPTIONS, TIMESERIES_OPTIONS};
 pub use crate::copies::{
     CopyCache, CopyPosition, CopyReader, CopyStore, Following, Replica, ReplicaStatus, Restored, ShipOptions,
     ShipStatus, ShippedNote, Shipper, Shipping, Unshipped,

@@ -7,12 +7,16 @@
 //!
 //! Each step can be interrupted and repeated.
 
+mod lock;
+
+pub(crate) use lock::{take_lock, take_lock_if_writable};
+
 use crate::clean_shutdown::ShutdownMarker;
 use crate::copies::{self, CopyHold};
 use crate::engine::{Engine, OpenState};
 use crate::error::{Error, Result};
 use crate::files::{self, FileName, Listing, SegmentName};
-use crate::fs::{FileLock, Fs, LockError, LockedFs, TEMPORARY, is_full, replace};
+use crate::fs::{FileLock, Fs, LockedFs, TEMPORARY, is_full, replace};
 use crate::identity::new_identity;
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
 use crate::segment::folder::{SegmentFolder, is_of_a_collection, remove_folder};
@@ -158,28 +162,6 @@ enum Replayed {
     Whole,
     /// They were checked, and take too much memory.
     Not,
-}
-
-/// Keeps other writers out until the returned lock is dropped.
-pub(crate) fn take_lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>> {
-    let path = FileName::Lock.path(dir);
-    let holder = format!("process {} since {}", std::process::id(), clock.now());
-    fs.lock(&path, &holder).map_err(|e| match e {
-        LockError::Held { holder } => {
-            let own = format!("process {} ", std::process::id());
-            let what = if holder.starts_with(&own) {
-                format!(
-                    "{} is open for writing by {holder}, which is the number of this process: close the database, or drop every \
-                     Database, Collection and Documents of it, or open it for reading only",
-                    dir.display()
-                )
-            } else {
-                format!("{} is open for writing by {holder}: close it there, or open it here for reading only", dir.display())
-            };
-            Error::new(Code::LockBusy, what)
-        }
-        LockError::Io(e) => Error::io("lock", &path, &e),
-    })
 }
 
 /// Cuts half-written records off the newest log, so that the next file continues where this one ends, and syncs it: a

@@ -19,7 +19,7 @@ use crate::files::{FileName, Listing};
 use crate::fs::{Fs, write_synced};
 use crate::ladder::reported_name;
 use crate::manifest::{self, ManifestContents, ManifestWriter, Op};
-use crate::open::{list, logs_of, state_of};
+use crate::open::{list, logs_of, state_of, take_lock, take_lock_if_writable};
 use crate::state::State;
 use crate::verify::{verify_documents, verify_segment};
 use crate::wal::{self, LogRecord, LogSet, LogWriter};
@@ -75,12 +75,20 @@ pub(crate) fn repair(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, mode: Repa
     if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
         return Err(no_manifest(dir, &list(fs.as_ref(), dir)?));
     }
-    let _lock = crate::open::take_lock(fs.as_ref(), clock, dir)?;
-    let mut plan = plan(fs, dir)?;
-    if mode == RepairMode::Apply && !plan.report.is_clean() {
-        apply(fs.as_ref(), dir, &mut plan)?;
+    let lock = match mode {
+        RepairMode::DryRun => take_lock_if_writable(fs.as_ref(), clock, dir)?,
+        RepairMode::Apply => Some(take_lock(fs.as_ref(), clock, dir)?),
+    };
+    let mut found = plan(fs, dir)?;
+    // A folder that is mounted read-only here may be written elsewhere: what is half-written there does not stay so.
+    if lock.is_none() && plan(fs, dir)?.report != found.report {
+        let what = format!("{} changes while it is read: end the program that writes to it", dir.display());
+        return Err(Error::new(Code::LockBusy, what));
     }
-    Ok(plan.report)
+    if mode == RepairMode::Apply && !found.report.is_clean() {
+        apply(fs.as_ref(), dir, &mut found)?;
+    }
+    Ok(found.report)
 }
 
 fn plan(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Plan> {

@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ebbtide::fs::Fs;
 use ebbtide::fs::sim::{Random, SimFs};
+use ebbtide::fs::{FileLock, Fs, Layer, LockError};
 use ebbtide::{Database, Error, ErrorKind, RepairMode};
 use ebbtide_ttl::{Code, Timestamp};
 
@@ -576,6 +576,35 @@ fn repair_waits_for_no_lock_and_leaves_a_sound_database_alone() {
     assert!(report.is_clean() && report.folder.is_none(), "{report}");
     assert_eq!(files, disk.files());
     assert_eq!(Some(&read(&open(&disk).expect("open")).expect("read")), subject.states.last());
+}
+
+/// A disk that is mounted read-only.
+#[derive(Debug)]
+struct Mounted(SimFs);
+
+impl Layer for Mounted {
+    fn below(&self) -> &dyn Fs {
+        &self.0
+    }
+
+    fn lock(&self, _path: &Path, _holder: &str) -> Result<Box<dyn FileLock>, LockError> {
+        Err(LockError::Io(std::io::ErrorKind::ReadOnlyFilesystem.into()))
+    }
+}
+
+#[test]
+fn damage_is_reported_on_a_disk_that_is_mounted_read_only() {
+    let subject = subjects().remove(0);
+    let (disk, _) = wounded(&subject, &WOUNDS[0]).expect("a segment");
+    let files = disk.files();
+    let on_mounted =
+        |mode| Database::builder(ROOT).fs(Arc::new(Mounted(disk.clone()))).clock(Arc::new(clock())).repair(mode);
+    let report = on_mounted(RepairMode::DryRun).expect("a report");
+    assert!(!report.is_clean() && report.folder.is_none(), "{report}");
+    let refused = on_mounted(RepairMode::Apply).expect_err("it cannot be repaired");
+    assert!(refused.to_string().contains("cannot lock"), "{refused}");
+    assert_eq!(files, disk.files());
+    assert_eq!(report, repair(&disk, RepairMode::DryRun).expect("a report"));
 }
 
 /// The report says whose rows are gone, and from when to when.

@@ -316,7 +316,8 @@ impl Explainer<'_> {
             return self.at_word(Code::BadValue, name, format!("there is no member '{name}'{hint}"));
         }
         if let Some((name, _)) = message.strip_prefix('\'').and_then(|m| m.split_once("' is not a variable")) {
-            let known = "COLLECTIONS, TTL, INDEXES, BUCKETS FOR c, OPERATIONS, SWEEPS, PARAMETERS, TABLES, FUNCTIONS";
+            let known = "COLLECTIONS, TTL, INDEXES, BUCKETS FOR c, HOLDS, LADDERS, PUBLICATIONS, OPERATIONS, SWEEPS, \
+                         PARAMETERS, TABLES, FUNCTIONS";
             return QueryError::new(
                 Code::BadValue,
                 format!("unknown SHOW '{name}'; SHOW takes {known}, or the name of a setting"),

@@ -275,10 +275,14 @@ impl BucketScanExec {
         let all = buckets + buckets_pruned + buckets_hidden;
         let units = self.partitions.iter().flatten();
         let rows: u64 = units.map(ScanUnit::rows_estimate).sum();
+        let s = |is_one: bool| if is_one { "" } else { "s" };
         let mut text = format!(
-            "reads {} of {}: {buckets} of {all} buckets, in {segments} of {all_segments} segments and in memory; about {rows} rows",
+            "reads {} of {}: {buckets} of {all} bucket{}, in {segments} of {all_segments} segment{} and in memory; about {rows} row{}",
             self.columns_in_words(),
-            self.spec.snapshot.name()
+            self.spec.snapshot.name(),
+            s(all == 1),
+            s(all_segments == 1),
+            s(rows == 1)
         );
         if let Some(metas) = &self.spec.metas {
             text.push_str(&format!("; the series are chosen by {metas}"));
@@ -291,10 +295,11 @@ impl BucketScanExec {
             text.push_str(&format!("; only buckets that may contain the {rows} rows with the {order} {column}"));
         }
         if buckets_pruned > 0 {
-            text.push_str(&format!("; {buckets_pruned} buckets are skipped by their times, series or values"));
+            let skipped = if buckets_pruned == 1 { "bucket is" } else { "buckets are" };
+            text.push_str(&format!("; {buckets_pruned} {skipped} skipped by their times, series or values"));
         }
         if buckets_hidden > 0 {
-            text.push_str(&format!("; {buckets_hidden} are expired"));
+            text.push_str(&format!("; {buckets_hidden} {} expired", if buckets_hidden == 1 { "is" } else { "are" }));
         }
         if rows_pruned > 0 {
             text.push_str(&format!("; {rows_pruned} rows are skipped by the texts that they must contain"));

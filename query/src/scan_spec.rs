@@ -157,7 +157,8 @@ impl ScanSpec {
         if snapshot.fetched().is_some() {
             text.push_str(", what has expired");
         } else if let Some(count) = snapshot.suspended() {
-            text.push_str(&format!(", expiry=suspended by {count} measurements out of range"));
+            let s = if count == 1 { "" } else { "s" };
+            text.push_str(&format!(", expiry=suspended by {count} measurement{s} out of range"));
         } else if snapshot.options().expiry == ExpiryMode::Bucket {
             text.push_str(", expiry=bucket, hides=[]");
         } else if !cuts.is_empty() {

@@ -395,8 +395,10 @@ impl Session {
                 }
                 StatementKind::Sweep => {
                     let report = self.blocking(|db| db.sweep()).await?;
-                    let message = report.held.map(|held| format!("nothing was dropped: {held}"));
-                    Ok(StatementStream::batch(system::sweep_row(&report.counts)?, message))
+                    if let Some(held) = report.held {
+                        return Err(statements::held_sweep(&held, report.counts.deleted_buckets));
+                    }
+                    Ok(StatementStream::batch(system::sweep_row(&report.counts)?, None))
                 }
                 StatementKind::Flush => {
                     self.blocking(|db| db.flush()).await?;

@@ -233,7 +233,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
     }
     let shown: String = name.chars().take(80).collect();
     let what = format!(
-        "'{}' is no name of an account: 1 to {NAME_BYTES_MAX} bytes without control characters",
+        "'{}' is not a valid account name: use 1 to {NAME_BYTES_MAX} bytes without control characters",
         shown.escape_debug()
     );
     Err(Failure::new(what))

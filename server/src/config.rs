@@ -139,6 +139,18 @@ struct Limits {
     login_delay_milliseconds: Option<u64>,
 }
 
+/// An error with what a number must be in words.
+fn in_words(error: &str) -> String {
+    let types = [
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected i64", "expected a whole number"),
+    ];
+    let words = types.iter().find_map(|(name, words)| Some(format!("{}{words}", error.strip_suffix(name)?)));
+    words.unwrap_or_else(|| error.to_owned())
+}
+
 fn set<T>(setting: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *setting = given;
@@ -160,7 +172,7 @@ impl Config {
         let said = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", path.display()));
         let bytes = RealFs::new().read(path).map_err(|e| said(&format!("cannot be read: {e}")))?;
         let text = String::from_utf8(bytes).map_err(|_| said(&"it is not UTF-8"))?;
-        let config: Config = toml::from_str(&text).map_err(|e| said(&e.to_string().trim_end()))?;
+        let config: Config = toml::from_str(&text).map_err(|e| said(&in_words(e.to_string().trim_end())))?;
         config.check().map_err(|e| said(&e))?;
         Ok(config)
     }
@@ -280,6 +292,10 @@ mod tests {
             ("[mongo]\n", "mongo"),
             ("listen = \"here\"\n", "line 1"),
             ("[mongodb]\nport = 70000\n", "line 2"),
+            ("[mongodb]\nport = 70000\n", "expected a whole number from 0 to 65535"),
+            ("[limits]\nconnections = \"x\"\n", "expected a whole number, 0 or more"),
+            ("grace_seconds = -1\n", "expected a whole number, 0 or more"),
+            ("[autocreate]\nexpire_after_seconds = 1.5\n", "expected a whole number"),
             ("[tls]\ncert = \"a\"\n", "key"),
             ("[limits]\nconnections = 0\n", "at least 1"),
             ("[limits]\nmessage_bytes = 5\n", "message_bytes"),

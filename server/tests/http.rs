@@ -344,8 +344,8 @@ async fn bodies_may_be_packed_and_have_a_limit() {
     let (large, many) = ("m v=1i\n".repeat(200), "#".repeat(2000));
     for (headers, body, status, says) in [
         (&gzip, packed("m v=1i"), 400, "[autocreate] is off"),
-        (&gzip, packed("m v=1i")[..9].to_vec(), 400, "no complete gzip"),
-        (&gzip, b"m v=1i".to_vec(), 400, "no complete gzip"),
+        (&gzip, packed("m v=1i")[..9].to_vec(), 400, "not a complete gzip file"),
+        (&gzip, b"m v=1i".to_vec(), 400, "not a complete gzip file"),
         (&gzip, packed(&large), 413, "1000 bytes"),
         (&PROGRAM.to_owned(), many.into_bytes(), 413, "1000 bytes"),
         (&format!("{PROGRAM}Content-Encoding: br\r\n"), b"m v=1i".to_vec(), 415, "gzip"),
@@ -482,7 +482,7 @@ async fn bodies_that_do_not_come_take_no_memory() {
     let arrow = "Content-Type: application/vnd.apache.arrow.stream\r\n";
     let announced = [&b"\xff\xff\xff\xff\xff\xff\xff\x7f"[..], &[b'a'; 64]].concat();
     let refused = posted(address, "/collections/m?db=d", arrow, &announced, 400).await;
-    assert!(refused.contains("no complete Arrow stream"), "{refused}");
+    assert!(refused.contains("not a complete Arrow stream"), "{refused}");
     drop(stalled);
     server.stop().await.unwrap();
     assert_eq!(counts(&folder, "d"), named(&[("m", 1)]));

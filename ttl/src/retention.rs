@@ -41,7 +41,7 @@ pub fn unit_seconds(word: &str) -> Option<i64> {
 /// # Ok::<(), ebbtide_ttl::RuleError>(())
 /// ```
 pub fn parse_retention(text: &str) -> Result<i64, RuleError> {
-    read(text).map_err(|reason| RuleError::new(Code::BadValue, format!("'{text}' is not a retention: {reason}")))
+    read(text).map_err(|reason| RuleError::new(Code::BadValue, format!("'{text}' is not a length of time: {reason}")))
 }
 
 /// A number of seconds in the largest unit that divides it: `90 seconds`, `2 weeks`, `1 year`. [`parse_retention`] reads it.

@@ -135,8 +135,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_parser = encodings(), help_heading = "Text files")]
     pub(crate) encoding: Option<Encoding>,
 
-    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. Without it, the first
-    /// bad line ends the import before anything is stored.
+    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons; the first of them replaces a
+    /// file that exists, and --resume appends to it. Without this, the first bad line ends the import before anything is stored.
     #[arg(long, value_name = "FILE", help_heading = "Execution")]
     pub(crate) bad_lines: Option<PathBuf>,
 

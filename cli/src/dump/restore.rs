@@ -9,6 +9,7 @@ use super::{
 };
 use crate::args::{Cli, RestoreArgs};
 use crate::batching::piece;
+use crate::human::counted;
 use crate::import::open_parquet;
 use crate::{Failure, files, guarded::guarded};
 use arrow::array::RecordBatch;
@@ -254,7 +255,7 @@ fn restore_all(
         match &dumped.schema {
             Some(schema) => {
                 let count = fill(database, (dumped, schema), folder, &mut next)?;
-                eprintln!("{}: {count} measurements", dumped.name);
+                eprintln!("{}: {}", dumped.name, counted(count, "measurement"));
                 if has_archive(dumped) {
                     eprintln!(
                         "{0}: what expires is moved to the same archive as before; while the dumped database is used too, give {0} an archive \
@@ -263,7 +264,10 @@ fn restore_all(
                     );
                 }
             }
-            None => eprintln!("{}: {} documents", dumped.name, documents::fill(database, dumped, folder)?),
+            None => {
+                let count = documents::fill(database, dumped, folder)?;
+                eprintln!("{}: {}", dumped.name, counted(count, "document"));
+            }
         }
     }
     Ok(())
@@ -448,7 +452,7 @@ fn fill(
         }
     }
     if count != dumped.measurements {
-        return Err(fail(&format!("it contains {count} measurements instead of {}", dumped.measurements)));
+        return Err(fail(&format!("it contains {} instead of {}", counted(count, "measurement"), dumped.measurements)));
     }
     if collection.snapshot()?.schema().as_ref() != fields {
         return Err(fail(&"its fields differ from those in the dump's description"));

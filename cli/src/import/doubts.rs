@@ -34,10 +34,13 @@ impl Doubt {
         if doubts.len() > SHOWN_MAX {
             lines.push(format!("and {} more columns", doubts.len() - SHOWN_MAX));
         }
-        let mut options: Vec<&str> = doubts.iter().filter_map(|d| d.option.as_deref()).collect();
+        let all: Vec<&str> = doubts.iter().filter_map(|d| d.option.as_deref()).collect();
         let mut known = HashSet::new();
-        options.retain(|o| known.insert(*o));
-        if doubts.len() > 1 && !options.is_empty() {
+        let is_part = |option: &str| all.iter().any(|other| *other != option && other.ends_with(option));
+        let options: Vec<&str> = all.iter().copied().filter(|&o| !is_part(o) && known.insert(o)).collect();
+        // All numbers of a file are written in one way.
+        let ways = options.iter().filter(|o| o.starts_with("--thousands") || o.starts_with("--decimal-comma")).count();
+        if doubts.len() > 1 && !options.is_empty() && ways < 2 {
             lines.push(format!("the first choice of each: {}", options.join(" ")));
         }
         Failure::new(lines.join("\n"))

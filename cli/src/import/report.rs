@@ -7,7 +7,7 @@ use super::job::Job;
 use super::plan::CheckResult;
 use super::plan::Plan;
 use crate::args::{Cli, ImportArgs};
-use crate::human::grouped;
+use crate::human::{counted, grouped};
 use ebbtide_query::text_table::infer::Kind;
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ pub(super) fn columns(plan: &Plan<'_>, checked: &CheckResult) {
 pub(super) fn imported(collection: &str, rows: u64, took: Duration) {
     let (seconds, rate) = (took.as_secs_f64(), rate(rows, took));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
-    let (rows, rate) = (grouped(rows), grouped(rate as u64));
-    eprintln!("{rows} measurements imported into {collection} in {seconds:.1} s ({rate} per second)");
+    let (rows, rate) = (counted(rows, "measurement"), grouped(rate as u64));
+    eprintln!("{rows} imported into {collection} in {seconds:.1} s ({rate} per second)");
 }
 
 /// Prints how ambiguous and skipped local times were decided.
@@ -113,6 +113,7 @@ pub(super) fn decided(job: &Job<'_>) {
 /// Prints the number of rows without values.
 pub(super) fn left_out(rows: u64) {
     if rows > 0 {
-        eprintln!("{} rows without a value were skipped", grouped(rows));
+        let were = if rows == 1 { "was" } else { "were" };
+        eprintln!("{} without a value {were} skipped", counted(rows, "row"));
     }
 }

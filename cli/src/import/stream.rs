@@ -15,6 +15,7 @@ use super::{Job, for_new, is_for_new, refuse_ordinary, report, step, text_option
 use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::batching::INSERT_BYTES;
+use crate::human::counted;
 use ebbtide::{Collection, Database, line_protocol};
 use ebbtide_buckets::Schema;
 use ebbtide_query::text_table::encoding::{self, Encoding};
@@ -111,7 +112,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     match outcome {
         Ok(()) if stored == 0 => Err(Failure::new("there are no measurements on standard input")),
         Ok(()) => told,
-        Err(failure) => Err(Failure::new(format!("{failure}; {stored} measurements before it were imported"))),
+        Err(failure) => Err(Failure::new(format!("{failure}; imported before it: {}", counted(stored, "measurement")))),
     }
 }
 

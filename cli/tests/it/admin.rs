@@ -118,8 +118,33 @@ fn repair_of_nothing_and_of_a_database_in_use_is_refused() {
         let holder = format!("is open for writing by process {}", std::process::id());
         assert!(words(&busy).contains(&holder), "{}", words(&busy));
     }
+    for args in [&["repair"][..], &["repair", "--dry-run"], &["--read-only", "repair"]] {
+        let busy = on(&dir, args);
+        assert!(busy.code == 1 && words(&busy).contains("ebbtide verify reads"), "{args:?}: {}", words(&busy));
+    }
     db.close().unwrap();
     assert_eq!(on(&dir, &["repair", "--yes"]).code, 0);
+}
+
+#[test]
+fn commands_that_change_nothing_run_beside_a_program_that_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    two_days(&dir);
+    let db = Database::open(&dir).unwrap();
+    for document in [
+        r#"{"count": "w"}"#,
+        r#"{"distinct": "w", "key": "s"}"#,
+        r#"{"find": "w"}"#,
+        r#"{"listLadders": 1}"#,
+        r#"{"listPublications": 1}"#,
+    ] {
+        let said = on(&dir, &["command", document]);
+        assert_eq!(said.code, 0, "{document}: {}", words(&said));
+    }
+    let busy = on(&dir, &["command", r#"{"drop": "w"}"#]);
+    assert!(busy.code == 1 && words(&busy).contains("is open for writing by"), "{}", words(&busy));
+    db.close().unwrap();
 }
 
 #[test]
@@ -182,7 +207,11 @@ fn wrong_clocks_drop_nothing_and_honest_downtime_does() {
     let rows = |time: &str| at(time, &dir, &["sql", "--format", "csv", "SELECT v FROM w ORDER BY v"]).stdout;
     // 1 The clock runs ahead of the monotonic clock, half a day in a few milliseconds: nothing is dropped.
     let fast = at("@2024-01-01 12:00:00 x1000000", &dir, &["sql", "SELECT 1; SWEEP"]);
-    assert!(words(&fast).contains("nothing was dropped: the wall clock jumped"), "{}", words(&fast));
+    assert!(
+        words(&fast).contains("nothing was dropped because it has expired: the wall clock jumped"),
+        "{}",
+        words(&fast)
+    );
     // 2 Back at the right time, everything is there, including hidden rows.
     assert_eq!(rows(noon), "v\n1.5\n2.5\n");
     // 3 A clock that goes back to 1999 drops nothing and does no harm.

@@ -109,9 +109,17 @@ fn results_and_messages_go_their_own_ways() {
 #[test]
 fn a_database_is_made_only_by_what_creates_something() {
     let folder = tempfile::tempdir().unwrap();
-    for args in
-        [&["sql", "SELECT * FROM w"][..], &["status"], &["verify"], &["sweep"], &["export", "SELECT 1", "-o", "a.csv"]]
-    {
+    for args in [
+        &["sql", "SELECT * FROM w"][..],
+        &["status"],
+        &["verify"],
+        &["sweep"],
+        &["export", "SELECT * FROM w", "-o", "a.csv"],
+        &["command", r#"{"find": "w"}"#],
+        &["command", r#"{"ping": 1}"#],
+        &["command", r#"{"insert": "w", "documents": []}"#],
+        &["command", r#"{"nothing": 1}"#],
+    ] {
         let output = inside(folder.path(), args, "");
         assert_eq!(output.code, 1, "{args:?}");
         assert!(output.stderr.contains("there is no database at"), "{}", output.stderr);
@@ -286,6 +294,18 @@ fn an_option_without_the_one_that_it_belongs_to_is_refused() {
 }
 
 #[test]
+fn statements_come_from_standard_input_and_from_pipes_as_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let files: &[&str] = if cfg!(unix) { &["-", "/dev/stdin"] } else { &["-"] };
+    for option in ["-f", "--file"] {
+        for file in files {
+            let output = inside(folder.path(), &["sql", option, file, "--format", "csv"], "SELECT 40 + 2 AS n");
+            assert_eq!((output.code, output.stdout.as_str()), (0, "n\n42\n"), "{option} {file}: {}", output.stderr);
+        }
+    }
+}
+
+#[test]
 fn an_empty_variable_is_named_and_not_the_option() {
     let mut status = command();
     status.env("EBBTIDE_DB", "").arg("status");
@@ -293,5 +313,14 @@ fn an_empty_variable_is_named_and_not_the_option() {
     assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
     assert!(output.stderr.contains("EBBTIDE_DB is empty"), "{}", output.stderr);
     let option = ebbtide(&["status", "--db", ""]);
-    assert!(option.code == 2 && option.stderr.contains("--db <DIR>"), "{}", option.stderr);
+    assert!(option.code == 2 && option.stderr.contains("--db is empty"), "{}", option.stderr);
+    // It does not matter where --db is given, or where no database is used.
+    for args in
+        [&["--db", "nowhere", "sql", "SELECT 1"][..], &["sql", "SELECT 1", "--db", "nowhere"], &["completions", "bash"]]
+    {
+        let mut all = command();
+        all.env("EBBTIDE_DB", "").args(args);
+        let output = finish(all, "");
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{args:?}");
+    }
 }

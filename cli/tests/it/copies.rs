@@ -88,6 +88,37 @@ fn the_status_of_a_copy_says_how_old_it_is_and_what_it_has() {
 }
 
 #[test]
+fn shipping_needs_a_database_and_an_interval_of_a_second_at_least() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't')"]).code, 0);
+    for (args, says) in [
+        (&["--db", "nowhere", "ship", "--to", url.as_str(), "--once"][..], "there is no database at nowhere"),
+        (&["ship", "--to", url.as_str(), "--every", "0s"], "'0s' is too short"),
+        (&["ship", "--to", url.as_str(), "--every", "0.1s"], "'0.1s' is not a length of time"),
+    ] {
+        let refused = run(args);
+        assert!(refused.code != 0 && refused.stderr.contains(says), "{args:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_sweep_that_is_held_fails_as_a_command_and_as_a_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("copy").display());
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't') EXPIRE AFTER 1 DAY"]).code, 0);
+    assert_eq!(run(&["ship", "--to", &url, "--once"]).code, 0);
+    assert_eq!(run(&["--db", "restored", "restore", "--from", &url]).code, 0);
+    for args in [&["sweep"][..], &["sql", "SWEEP"]] {
+        let held = run(&[&["--db", "restored"], args].concat());
+        assert_eq!((held.code, held.stdout.as_str()), (1, ""), "{args:?}: {}", held.stderr);
+        assert!(held.stderr.contains("nothing was dropped because it has expired: "), "{args:?}: {}", held.stderr);
+    }
+}
+
+#[test]
 fn a_database_that_is_read_only_is_not_detached() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| inside(folder.path(), args, "");

@@ -142,7 +142,7 @@ fn unfinished_and_damaged_dumps_are_refused_and_leave_nothing() {
         ("short", "bytes instead of"),
         ("lost", "cannot open lost"),
         ("newer", "its version is 9; this program reads versions 1 to 4"),
-        ("lying", "it contains 1 measurements instead of 2; nothing was restored"),
+        ("lying", "it contains 1 measurement instead of 2; nothing was restored"),
         ("nowhere", "nowhere is not a complete dump"),
     ];
     for (dump, expected) in cases {

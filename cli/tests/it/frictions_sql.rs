@@ -71,7 +71,9 @@ const CASES: &[(&[&str], Expected)] = &[
         &["sql", "explain select avg(temp) from ireland where time > '2013-01-02'"],
         Gives("the engine answers avg(temp)"),
     ),
-    (&["sql", "explain select temp from ireland where station = 'dub'"], Gives("buckets are skipped")),
+    (&["sql", "explain select temp from ireland where station = 'dub'"], Gives("1 bucket is skipped")),
+    (&["sql", "explain select a from wide"], Gives("1 of 1 bucket, in 1 of 1 segment and in memory; about 1 row\n")),
+    (&["sql", "explain select a from wide where a > 100"], Gives("1 bucket is skipped")),
     (&["sql", "explain plan select temp from ireland"], Gives("BucketScanExec")),
     // Retention.
     (&["sql", "alter collection wide set retention 10 years"], Says("EXPIRE AFTER")),
@@ -93,6 +95,14 @@ const CASES: &[(&[&str], Expected)] = &[
         &["--db", "none", "sql", "select s.name from 'stations.csv' s join ireland i on i.station = s.id"],
         Says("there is no database at none"),
     ),
+    (&["--db", "none", "export", "from 'stations.csv' where lat > 52", "-o", "-"], Gives("Dublin")),
+    (&["--db", "none", "export", "ireland", "-o", "-"], Says("there is no database at none")),
+    (&["--db", "none", "export", "select * from ireland", "-o", "-"], Says("there is no database at none")),
+    (&["--db", "none", "sql", "pivot 'stations.csv' on id using sum(lat)"], Gives("53.4")),
+    (&["--db", "none", "sql", "unpivot 'stations.csv' on lat into name what value height"], Gives("height")),
+    (&["--db", "none", "sql", "pivot ireland on station using sum(temp)"], Says("there is no database at none")),
+    (&["--db", "none", "sql", "explain plan select * from ireland"], Says("there is no database at none")),
+    (&["--db", "none", "sql", "selec 1"], Says("did you mean SELECT?")),
     (&["sql", "select nam from 'stations.csv'"], Says("did you mean 'name'?")),
     (&["sql", "summarize 'stations.csv'"], Gives("lat")),
     // What lasts: each of these is a program run of its own.
@@ -130,6 +140,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "q.sql"], Says("ebbtide sql --file q.sql")),
     (&["sql", "-f", "q.sql"], Gives("42")),
     (&["sql", "--file", "q.sql", "--format", "csv"], Gives("42")),
+    (&["sql", "-f", "ebbtide-data"], Says("nor a file of statements")),
     (&["sql", "-f", "cvs", "select 1"], Says("did you mean 'csv'?")),
     (&["sql", "select time, temp from ireland", "--chart", "c.svg"], Gives("chart written to c.svg")),
     (
@@ -141,7 +152,7 @@ const CASES: &[(&[&str], Expected)] = &[
     (&["sql", "--now", "+1 week", "select now() > '2026-01-01' as later"], Gives("true")),
     (&["sql", "--now", "tomorrow", "select 1"], Says("+7d is a week from now")),
     (&["dump", "-c", "wide", "backup"], Gives("1 collection")),
-    (&["restore", "backup", "--as", "again"], Gives("again: 1 measurements")),
+    (&["restore", "backup", "--as", "again"], Gives("again: 1 measurement\n")),
     (&["sql", "select * from again"], Gives("2013")),
 ];
 

@@ -156,7 +156,7 @@ fn the_batch_in_doubt_is_decided_by_its_id_whatever_became_of_its_rows() {
     // The stored rows are deleted, and others insert: nothing is imported again.
     good(folder.path(), &["sql", "DELETE FROM c; INSERT INTO c (time, v) VALUES ('2024-02-01T00:00:00Z', 100)"]);
     let resumed = run(folder.path(), &RESUME);
-    assert!(resumed.stderr.contains("4 measurements are stored already"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("stored already: 4 measurements"), "{}", resumed.stderr);
     assert_eq!(rows(folder.path(), sql), "n,d,v\n8,8,163\n");
 }
 

@@ -162,6 +162,8 @@ fn what_is_wrong_is_said_before_a_door_opens() {
 fn accounts_are_kept_beside_the_database_and_their_file_is_private() {
     let folder = tempfile::tempdir().unwrap();
     let user = |args: &[&str], input: &str| inside(folder.path(), &[&["--db", "db", "user"], args].concat(), input);
+    let none = user(&["list"], "");
+    assert!(none.code == 1 && none.stderr.contains("accounts.json does not exist"), "{}", none.stderr);
     assert_eq!(user(&["add", "ada", "--role", "admin", "--password-file", "-"], "horse\n").code, 0);
     assert_eq!(user(&["add", "bob", "--role", "read", "--password-file", "-"], "staple\r\n").code, 0);
     assert_eq!(user(&["list"], "").stdout, "admin  ada\nread   bob\n");
@@ -172,6 +174,7 @@ fn accounts_are_kept_beside_the_database_and_their_file_is_private() {
         (&["add", "eve", "--role", "read", "--password-file", "missing"], "", "missing"),
         (&["passwd", "eve", "--password-file", "-"], "x\n", "no account 'eve'"),
         (&["remove", "eve"], "", "no account 'eve'"),
+        (&["add", "", "--role", "read", "--password-file", "-"], "x\n", "'' is not a valid account name"),
     ] {
         let output = user(args, input);
         assert!(output.code == 1 && output.stderr.contains(says), "{args:?}: {}", output.stderr);

@@ -293,6 +293,21 @@ fn what_is_set_in_a_transaction_ends_as_in_postgres() {
     assert_eq!(server.serving.end().0, Some(0));
 }
 
+#[test]
+fn a_write_behind_with_is_named_and_counted_as_what_it_is() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me");
+    let insert =
+        "WITH x (a) AS (SELECT 1), y AS (SELECT a FROM x) INSERT INTO w (t, s, v) SELECT now(), 'with', a FROM y";
+    let done = client.query(insert);
+    let tags: Vec<&[u8]> = done.iter().filter(|(kind, _)| *kind == b'C').map(|(_, tag)| tag.as_slice()).collect();
+    assert_eq!(tags, [b"INSERT 0 1\0"], "{done:?}");
+    let refused = client.query(&format!("BEGIN; {insert}"));
+    let (_, error) = refused.iter().find(|(kind, _)| *kind == b'E').unwrap();
+    assert!(String::from_utf8_lossy(error).contains("INSERT in a transaction"), "{refused:?}");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
 /// Python with the clients, if there is one.
 pub(crate) fn clients_python() -> Option<PathBuf> {
     let python = std::env::var_os("EBBTIDE_CLIENTS").map(|clients| PathBuf::from(clients).join("venv/bin/python"));

@@ -579,6 +579,12 @@ fn a_worker_answers_only_those_with_its_token_and_reads_only_what_it_may() {
     let elsewhere = Worker::start(shipped.path(), &["--allow", "file:///elsewhere"]);
     let error = shipped.ask(&[SUMS], THEN, &["--workers", &elsewhere.address]).unwrap_err();
     assert!(error.contains("it may not read file://"), "{error}");
+    for url in ["file:///elsewhere", "elsewhere"] {
+        let mut worker = Worker::start(shipped.path(), &["--allow", url]);
+        while !worker.log.text().contains("no copy is opened here yet") {
+            assert!(worker.child.try_wait().unwrap().is_none(), "{}", worker.log.text());
+        }
+    }
 
     let refused = |args: &[&str]| {
         let output = inside(shipped.path(), &[&["worker", "--allow", shipped.url.as_str()], args].concat(), "");

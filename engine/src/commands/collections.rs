@@ -42,7 +42,8 @@ pub(super) const CREATE_OPTIONS: &[&str] = &[
     "changeStreamPreAndPostImages",
     "defaultTTL",
 ];
-const CREATE_TAKES: usize = 8;
+/// Options of `create` that are refused on a time-series collection.
+pub const REFUSED_OPTIONS: &[&str] = CREATE_OPTIONS.split_at(8).1;
 
 /// Options of `collMod`: those from the eleventh on are MongoDB's, and refused on a time-series collection.
 pub(super) const MODIFY_OPTIONS: &[&str] = &[
@@ -96,7 +97,7 @@ fn check_refused(args: &Args<'_>, refused: &[&str]) -> Result<()> {
 pub(super) fn create(db: &Database, args: &Args<'_>) -> Result<Map<String, Json>> {
     let name = args.collection()?;
     let Some(timeseries) = args.get("timeseries") else { return documents::settings::create(db, args) };
-    check_refused(args, &CREATE_OPTIONS[CREATE_TAKES..])?;
+    check_refused(args, REFUSED_OPTIONS)?;
     let timeseries = Args::nested("timeseries".to_owned(), timeseries, TIMESERIES_OPTIONS)?;
     let Some(time_field) = timeseries.string("timeField")? else {
         return Err(Error::new(Code::InvalidOptions, "timeseries lacks timeField, the field that holds the time"));

@@ -61,6 +61,12 @@ fn an_unknown_command_is_named_with_one_that_may_be_meant() {
 }
 
 #[test]
+fn a_pipeline_leads_to_the_server() {
+    let error = fails(&weather(), json!({"aggregate": "w", "pipeline": []}), Code::CommandNotFound).to_string();
+    assert!(error.contains("ebbtide serve") && !error.contains("create"), "{error}");
+}
+
+#[test]
 fn unknown_options_are_refused_at_every_level() {
     let db = weather();
     for command in [

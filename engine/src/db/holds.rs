@@ -179,9 +179,11 @@ impl Database {
         let engine = &self.engine;
         let _maintenance = engine.maintenance.lock();
         engine.check_writable()?;
-        let is_active = |hold: &&Hold| hold.name == name && hold.lifted_at.is_none();
-        let Some(hold) = engine.state.read().holds.iter().find(is_active).cloned() else {
-            return Err(Error::new(Code::NamespaceNotFound, format!("there is no active hold '{name}'")));
+        let holds = engine.state.read().holds.clone();
+        let active = || holds.iter().filter(|hold| hold.lifted_at.is_none());
+        let Some(hold) = active().find(|hold| hold.name == name).cloned() else {
+            let hint = crate::suggest::hint(name, active().map(|hold| hold.name.as_str()));
+            return Err(Error::new(Code::NamespaceNotFound, format!("there is no active hold '{name}'{hint}")));
         };
         engine.commit(vec![Op::PutHold(Hold { lifted_at: Some(engine.clock.now()), ..hold })])
     }

@@ -102,8 +102,9 @@ pub(crate) fn check_rules(snapshot: &CollectionSnapshot, model: &Model, now: Tim
             "rule {} at {now}",
             info.rule
         );
-        let state =
-            model.suspended().map_or("active".to_owned(), |n| format!("suspended: {n} measurements out of range"));
+        let state = model.suspended().map_or("active".to_owned(), |n| {
+            format!("suspended: {n} measurement{} out of range", if n == 1 { "" } else { "s" })
+        });
         assert_eq!(info.state, state);
     }
 }

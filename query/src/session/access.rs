@@ -97,7 +97,7 @@ pub(super) fn of_sql(statement: &DfStatement) -> Access {
     }
 }
 
-fn of_parsed(statement: &ast::Statement) -> Access {
+pub(super) fn of_parsed(statement: &ast::Statement) -> Access {
     use ast::Statement as Parsed;
     match statement {
         Parsed::Query(query) => of_query(query),

@@ -79,13 +79,9 @@ impl Session {
             _ => ("", ""),
         };
         if let Some(index) = document.get("indexes").map(|indexes| &indexes[0])
-            && index.get("expireAfterSeconds").is_none()
             && self.snapshot().collection(name).is_ok()
         {
-            let message = "CREATE INDEX is not needed on a time-series collection: measurements are found by meta and time \
-                           without one; for an expiry rule, write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY \
-                           WHERE meta = 'a'";
-            return Err(QueryError::new(Code::BadValue, message));
+            check_index(name, index)?;
         }
         let exists = self.snapshot().has_collection(name);
         if lenient && command == "create" && exists {
@@ -94,6 +90,12 @@ impl Session {
         if lenient && command == "drop" && !exists {
             return Ok(StatementStream::message(format!("collection {name} does not exist; nothing was done")));
         }
+        // What may be the misspelled name of a collection.
+        let collection = match command {
+            "createHold" => document.get("collection").and_then(Value::as_str).unwrap_or_default(),
+            "dropHold" => "",
+            _ => name,
+        };
         let changes_rules = ["collMod", "createIndexes"].contains(&command);
         let snapshot = self.snapshot();
         let what = if snapshot.documents(name).is_ok() { "document" } else { "measurement" };
@@ -118,7 +120,7 @@ impl Session {
             let after = count(&db.snapshot_at(before.now()));
             Ok(visible.saturating_sub(after.unwrap_or(visible)))
         };
-        Ok(StatementStream::message(match self.write(work).await.map_err(|e| self.with_hint(e, name))? {
+        Ok(StatementStream::message(match self.write(work).await.map_err(|e| self.with_hint(e, collection))? {
             0 => done.to_owned(),
             1 => format!("{done}; this hides 1 {what} that was visible"),
             hidden => format!("{done}; this hides {hidden} {what}s that were visible"),
@@ -246,6 +248,16 @@ impl Session {
     }
 }
 
+/// The error of a sweep that dropped nothing but what is beyond the sizes of collections.
+pub(super) fn held_sweep(why: &str, dropped: u64) -> QueryError {
+    let by_size = match dropped {
+        0 => String::new(),
+        1 => "; 1 bucket dropped by size".to_owned(),
+        many => format!("; {many} buckets dropped by size"),
+    };
+    QueryError::new(Code::IllegalOperation, format!("nothing was dropped because it has expired: {why}{by_size}"))
+}
+
 /// The error for a change where several databases are read.
 pub(super) fn not_written() -> QueryError {
     QueryError::new(Code::IllegalOperation, "several databases are read as one here: they cannot be changed")
@@ -264,6 +276,23 @@ fn instead(collection: &str, change: &Alteration) -> String {
         ),
     };
     format!("'{collection}' is an ordinary collection: {way}")
+}
+
+/// Refuses what is no TTL index of a time-series collection.
+fn check_index(collection: &str, index: &Value) -> Result<()> {
+    if index.get("expireAfterSeconds").is_none() {
+        let message = "CREATE INDEX is not needed on a time-series collection: measurements are found by meta and time without one; \
+                       for an expiry rule, write CREATE TTL INDEX name ON collection (time) EXPIRE AFTER 1 DAY WHERE meta = 'a'";
+        return Err(QueryError::new(Code::BadValue, message));
+    }
+    if index.get("partialFilterExpression").is_none() {
+        let message = format!(
+            "a TTL index needs WHERE, which says which series expire: WHERE meta = 'a'; for all of them, write ALTER COLLECTION \
+             {collection} EXPIRE AFTER 1 DAY"
+        );
+        return Err(QueryError::new(Code::InvalidOptions, message));
+    }
+    Ok(())
 }
 
 /// The types of all values that are not null.

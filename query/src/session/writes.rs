@@ -1,5 +1,6 @@
 //! Statements that write: `INSERT` and `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` for them.
 
+use super::access::{self, Access};
 use super::kept::{Prepared, Typed, parameter_number};
 use super::rewrites::resolved;
 use super::{Session, StatementStream};
@@ -23,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{self};
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use ebbtide::CollectionSnapshot;
 use ebbtide_buckets::Schema;
+use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,6 +69,10 @@ impl Session {
                     tokens: tokens.to_vec(),
                 };
                 let Some(prepared) = self.kept.keep(name, data_types, typed)? else {
+                    if access::of_parsed(statement) != Access::Read {
+                        let message = "not supported: PREPARE of this statement; it takes queries, INSERT and DELETE";
+                        return Err(QueryError::new(Code::BadValue, message).into());
+                    }
                     return Ok(Some(ToRun { parsed: DfStatement::Statement(inner), headings, tokens }));
                 };
                 let outcome = match prepared {

@@ -22,7 +22,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// What it begins with, in capitals: its first word, or two words after CREATE, ALTER and DROP.
+    /// What it begins with, in capitals: its first word, two words after CREATE, ALTER and DROP, and the word behind the tables
+    /// of WITH.
     #[must_use]
     pub fn first_words(&self) -> String {
         let words = self.tokens.iter().map_while(|token| match &token.token {
@@ -32,8 +33,27 @@ impl Statement {
         let words: Vec<String> = words.take(2).collect();
         match words.first().map(String::as_str) {
             Some("CREATE" | "ALTER" | "DROP") => words.join(" "),
+            Some("WITH") => self.word_behind_with().unwrap_or_else(|| "WITH".to_owned()),
             first => first.unwrap_or_default().to_owned(),
         }
+    }
+
+    /// The first word behind a parenthesis that is closed, other than AS.
+    fn word_behind_with(&self) -> Option<String> {
+        let mut depth = 0_usize;
+        let mut closed = false;
+        self.tokens.iter().find_map(|token| {
+            let follows = std::mem::take(&mut closed) && depth == 0;
+            match &token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => (depth, closed) = (depth.saturating_sub(1), true),
+                Token::Word(word) if follows && !word.value.eq_ignore_ascii_case("AS") => {
+                    return Some(word.value.to_uppercase());
+                }
+                _ => {}
+            }
+            None
+        })
     }
 
     /// Its tokens with white space and comments, as a tokenizer returns them.

@@ -77,6 +77,11 @@ impl Pivot {
         Ok(Pivot { un, source: text(1..first), on: text(on), values, using, group, into, tail })
     }
 
+    /// What is pivoted: the name of a table, or a query in parentheses.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The query for what the statement leaves open: the values of PIVOT, or the names of the columns of UNPIVOT.
     pub(crate) fn question(&self) -> Option<String> {
         let Pivot { source, on, .. } = self;

@@ -1,12 +1,13 @@
-//! `WHERE` of a TTL index: a predicate over the meta field, turned into the filter document that programs send. Which
+//! `WHERE` of a TTL index and of a hold: a predicate over the meta field, turned into the filter document that programs send. Which
 //! operators and fields are allowed is checked by the engine.
 
 use super::error::SyntaxError;
 use super::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use ebbtide_ttl::Code;
 use serde_json::{Value, json};
 
-/// Maximum number of parentheses and NOT around a condition: each takes a level of the stack here and in the engine.
+/// Maximum number of parentheses around a condition: each takes a level of the stack here and in the engine.
 const DEPTH_MAX: usize = 50;
 
 impl Parser<'_> {
@@ -39,9 +40,9 @@ impl Parser<'_> {
 
     fn condition(&mut self) -> Result<Value, SyntaxError> {
         if self.depth == DEPTH_MAX {
-            return Err(self.error(format!(
-                "the condition is nested too deeply: more than {DEPTH_MAX} levels of parentheses and NOT"
-            )));
+            return Err(
+                self.error(format!("the condition is nested too deeply: more than {DEPTH_MAX} levels of parentheses"))
+            );
         }
         self.depth += 1;
         let condition = self.one_condition();
@@ -55,8 +56,8 @@ impl Parser<'_> {
             self.need(&Token::RParen)?;
             return Ok(inner);
         }
-        if self.take_word("NOT") {
-            return Ok(json!({ "$nor": [self.condition()?] }));
+        if self.is_word("NOT") {
+            return Err(self.negated());
         }
         let path = self.path("the meta field")?;
         if self.take_word("IS") {
@@ -64,7 +65,9 @@ impl Parser<'_> {
             self.need_word("NULL")?;
             return Ok(if not { json!({ path: {"$exists": true} }) } else { json!({ path: null }) });
         }
-        let not = self.take_word("NOT");
+        if self.is_word("NOT") || self.peek() == Some(&Token::Neq) {
+            return Err(self.negated());
+        }
         if self.take_word("IN") {
             self.need(&Token::LParen)?;
             let mut values = vec![self.compared()?];
@@ -72,9 +75,9 @@ impl Parser<'_> {
                 values.push(self.compared()?);
             }
             self.need(&Token::RParen)?;
-            return Ok(if not { json!({ path: {"$nin": values} }) } else { json!({ path: {"$in": values} }) });
+            return Ok(json!({ path: {"$in": values} }));
         }
-        if !not && self.take_word("BETWEEN") {
+        if self.take_word("BETWEEN") {
             let low = self.compared()?;
             self.need_word("AND")?;
             let high = self.compared()?;
@@ -82,7 +85,6 @@ impl Parser<'_> {
         }
         let operator = match self.peek() {
             Some(Token::Eq | Token::DoubleEq) => "$eq",
-            Some(Token::Neq) => "$ne",
             Some(Token::Lt) => "$lt",
             Some(Token::LtEq) => "$lte",
             Some(Token::Gt) => "$gt",
@@ -95,6 +97,13 @@ impl Parser<'_> {
         }
         let value = self.compared()?;
         Ok(if operator == "$eq" { json!({ path: value }) } else { json!({ path: {operator: value} }) })
+    }
+
+    /// The error for a condition that says which values are not meant.
+    fn negated(&self) -> SyntaxError {
+        let message = "<> and NOT are not possible here: write =, <, <=, >, >=, IN, BETWEEN, IS NULL or IS NOT NULL, joined by \
+                       AND and OR";
+        SyntaxError { code: Code::CannotCreateIndex, ..self.error(message) }
     }
 
     /// A literal that is not null.

@@ -92,7 +92,11 @@ fn ttl_indexes_become_commands_with_filters() {
         json!({"$and": [{"$or": [{"s": 1}, {"s": {"$in": ["a", -2.5]}}]}, {"s": {"$exists": true}}]})
     );
     assert_eq!(filter("s IS NULL"), json!({"s": null}));
-    assert_eq!(filter("s <> 3"), json!({"s": {"$ne": 3}}));
+    assert_eq!(filter("s BETWEEN 1 AND 2"), json!({"s": {"$gte": 1, "$lte": 2}}));
+    for negated in ["s <> 3", "NOT s = 3", "s NOT IN (3)", "(s = 1 OR s NOT BETWEEN 1 AND 2)"] {
+        let text = message(&format!("CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE {negated}"));
+        assert!(text.contains("<> and NOT are not possible here"), "{negated}: {text}");
+    }
     assert_eq!(document("DROP TTL INDEX i ON c"), json!({"dropIndexes": "c", "index": "i"}));
     assert_eq!(
         document("ALTER TTL INDEX i ON c EXPIRE AFTER 2 HOURS"),
@@ -113,7 +117,7 @@ fn publications_become_commands() {
         json!({"publish": "c", "to": "file:///c", "rung": 3600})
     );
     assert_eq!(document("UNPUBLISH c RUNG 10 MINUTES"), json!({"unpublish": "c", "rung": 600}));
-    assert!(message("PUBLISH c RUNG TO 'x'").contains("a retention such as"));
+    assert!(message("PUBLISH c RUNG TO 'x'").contains("a length of time such as"));
     assert!(message("PUBLISH c 'x'").contains("expected TO"));
     assert!(message("PUBLISH c TO place").contains("the URL of a table in single quotes"));
     assert!(message("PUBLISH c TO 's3://b/c' HOURLY").contains("HOURLY"));
@@ -220,7 +224,7 @@ fn retention_is_written_in_units_intervals_or_iso_8601() {
         }
     }
     assert!(message("ALTER COLLECTION c EXPIRE AFTER INTERVAL '1 month'").contains("no fixed length"));
-    assert!(message("ALTER COLLECTION c EXPIRE AFTER soon").contains("expected a retention such as 30 DAYS"));
+    assert!(message("ALTER COLLECTION c EXPIRE AFTER soon").contains("expected a length of time such as 30 DAYS"));
     assert!(message("ALTER COLLECTION c EXPIRE AFTER 10 YEERS").contains("did you mean YEARS?"));
 }
 
@@ -254,4 +258,11 @@ fn mistakes_point_at_their_place_and_suggest_the_near_word() {
     assert!(message("SWEEP now").contains("expected the end"));
     assert!(message("select 'abc").contains("line 1"));
     assert!(message("CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE s = NULL").contains("IS NULL"));
+    assert!(message("CREATE HOLD h ON c WHERE s = 'x'").contains("REASON is missing"));
+    assert!(message("CREATE LADDER ON c (STEP '1 month' FOREVER)").contains("'1 month' is not a length of time"));
+    for statement in ["CREATE COLLECTION c WITH (timeField = 't', foo = 1)", "ALTER COLLECTION c SET foo = 1"] {
+        let text = message(statement);
+        assert!(text.contains("unknown option 'foo'; a collection has timeField, metaField, granularity"), "{text}");
+        assert!(!text.contains("capped"), "{text}");
+    }
 }

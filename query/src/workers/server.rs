@@ -201,7 +201,7 @@ impl Sessions {
     fn open_copies(&self) {
         for url in &self.settings.allowed {
             if let Err(error) = self.settings.reader.open_newest(url) {
-                tracing::debug!(url, %error, "not opened");
+                tracing::warn!(url, %error, "no copy is opened here yet");
             }
         }
     }

@@ -50,6 +50,12 @@ fn the_engine_judges_options_and_filters() {
     assert_eq!(code("DROP TTL INDEX nothing ON w"), "IndexNotFound");
     assert_eq!(code("ALTER COLLECTION w SET (precision = 'ns')"), "InvalidOptions");
     assert_eq!(code("SET PARAMETER nothing = 1"), "InvalidOptions");
+    let whole = w.error("CREATE TTL INDEX i ON w (t) EXPIRE AFTER 1 HOUR");
+    assert!(whole.message().contains("ALTER COLLECTION w EXPIRE AFTER"), "{whole}");
+    assert!(w.error("DROP HOLD ww").message().ends_with("there is no active hold 'ww'"));
+    w.rows("CREATE HOLD case42 ON w WHERE s = 'a' REASON 'court order'");
+    assert!(w.error("DROP HOLD case24").message().contains("did you mean 'case42'?"));
+    w.rows("DROP HOLD case42");
     w.rows("CREATE COLLECTION IF NOT EXISTS w WITH (timeField = 'other')");
     w.rows("DROP COLLECTION IF EXISTS nothing");
     w.rows("SET PARAMETER ttlMonitorSleepSecs = 5");
@@ -152,7 +158,7 @@ fn a_measurement_out_of_range_suspends_and_says_so() {
     let w = two_sensors();
     w.rows("INSERT INTO w (t, s) VALUES ('1969-12-31T23:59:59Z', 'old')");
     assert_eq!(w.number("SELECT count(*) FROM w"), 289);
-    assert_eq!(w.rows("SHOW TTL")[0]["state"], json!("suspended: 1 measurements out of range"));
+    assert_eq!(w.rows("SHOW TTL")[0]["state"], json!("suspended: 1 measurement out of range"));
     assert!(w.text("EXPLAIN ANALYZE SELECT * FROM w").contains("suspended"));
     w.rows("DELETE FROM w WHERE t < '1970-01-01'");
     assert_eq!(w.number("SELECT count(*) FROM w"), 148);

@@ -58,7 +58,6 @@ fn deep_statements_are_refused_with_the_limit() {
         let (open, close) = ("(".repeat(10_000), ")".repeat(10_000));
         let index = "CREATE TTL INDEX i ON c (t) EXPIRE AFTER 1 DAY WHERE";
         refused(&format!("{index} {open}m = 'zz'{close}"));
-        refused(&format!("{index} {}m = 'zz'", "NOT ".repeat(10_000)));
         let times = w.error(&format!("SET PARAMETER p = {}'x'", "TIMESTAMP ".repeat(100_000)));
         assert!(times.message().contains("expected a time in single quotes"), "{times}");
         refused(&format!("SELECT {}", joined(100_000, " + ", |at| at.to_string())));

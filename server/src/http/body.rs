@@ -89,7 +89,7 @@ async fn unzipped<'a>(shared: &'a Shared, memory: &mut MessageMemory<'a>, body: 
             Ok(0) => return Ok(text.into()),
             Ok(_) => {}
             Err(error) => {
-                return Err(Refused(StatusCode::BAD_REQUEST, format!("the body is no complete gzip: {error}")));
+                return Err(Refused(StatusCode::BAD_REQUEST, format!("the body is not a complete gzip file: {error}")));
             }
         }
     }

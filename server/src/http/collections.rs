@@ -91,7 +91,7 @@ impl Insert<'_> {
     /// Rows of an Arrow stream, all or none.
     fn arrow(&self, body: &Bytes, request: Option<&mut Request>) -> Result<Written, Problem> {
         let wrong =
-            |error: arrow::error::ArrowError| Problem::bad(format!("the body is no complete Arrow stream: {error}"));
+            |error: arrow::error::ArrowError| Problem::bad(format!("the body is not a complete Arrow stream: {error}"));
         let (schema, batches) = ipc::batches(body, self.shared.settings.message_bytes_max).map_err(wrong)?;
         self.batch(&concat_batches(&schema, &batches).map_err(wrong)?, request)
     }

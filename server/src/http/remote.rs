@@ -143,7 +143,7 @@ fn unpacked(body: &[u8], most: usize) -> Result<WriteRequest, Problem> {
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
     }
     WriteRequest::decode(bytes.as_slice())
-        .map_err(|error| Problem::bad(format!("the body is no WriteRequest: {error}")))
+        .map_err(|error| Problem::bad(format!("the body is not a WriteRequest: {error}")))
 }
 
 /// The number of series, labels and samples of a request. Each takes more memory than bytes of the request, of which it may have two.

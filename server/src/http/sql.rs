@@ -209,7 +209,7 @@ fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Failed> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON)) {
         return serde_json::from_slice(&body).map_err(|error| {
-            Failed::mistake(format!("the body is no {{\"sql\": \"...\", \"parameters\": [...]}}: {error}"))
+            Failed::mistake(format!("the body is not of the form {{\"sql\": \"...\", \"parameters\": [...]}}: {error}"))
         });
     }
     let sql = String::from_utf8(body.into()).map_err(|_| Failed::mistake("the statement is not UTF-8"))?;

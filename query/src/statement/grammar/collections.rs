@@ -23,6 +23,7 @@ impl Parser<'_> {
         loop {
             if self.take_word("WITH") {
                 for (key, value) in self.options()? {
+                    self.check_option(&key)?;
                     let object = if TIMESERIES_OPTIONS.contains(&key.as_str()) { &mut series } else { &mut document };
                     if object.contains_key(&key) {
                         return Err(self.error(format!("option {key} is given twice")));
@@ -173,6 +174,7 @@ impl Parser<'_> {
                 }
                 let is_list = self.peek() == Some(&Token::LParen);
                 for (key, value) in if is_list { self.options()? } else { vec![self.option(&[])?] } {
+                    self.check_option(&key)?;
                     if TIMESERIES_OPTIONS.contains(&key.as_str()) {
                         series.insert(key, value);
                     } else {

@@ -3,7 +3,7 @@
 use super::super::error::SyntaxError;
 use super::super::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
-use ebbtide::{TIMESERIES_OPTIONS, suggest};
+use ebbtide::{REFUSED_OPTIONS, TIMESERIES_OPTIONS, suggest};
 use ebbtide_ttl::{Code, parse_retention, unit_seconds};
 use serde_json::{Map, Value, json};
 
@@ -40,7 +40,10 @@ impl Parser<'_> {
             {
                 self.retention(&w.value.clone())
             }
-            _ => Err(self.error(format!("expected a retention such as 30 DAYS or 10 YEARS, found {}", self.found()))),
+            _ => {
+                Err(self
+                    .error(format!("expected a length of time such as 30 DAYS or 10 YEARS, found {}", self.found())))
+            }
         }
     }
 
@@ -110,6 +113,16 @@ impl Parser<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses an option that no collection has. What MongoDB has is left to the engine, which says why it is refused.
+    pub(super) fn check_option(&self, key: &str) -> Result<(), SyntaxError> {
+        let known = || TIMESERIES_OPTIONS.iter().copied().chain(OTHER_OPTIONS);
+        if known().any(|known| known == key) || REFUSED_OPTIONS.contains(&key) {
+            return Ok(());
+        }
+        let message = format!("unknown option '{key}'; a collection has {}", known().collect::<Vec<_>>().join(", "));
+        Err(SyntaxError { code: Code::IDLUnknownField, line: 0, ..self.error(message) })
     }
 
     /// `(key = value, ...)`, with keys in their canonical spelling.

@@ -25,6 +25,8 @@ impl Parser<'_> {
                 ("reason", self.literal()?)
             } else if self.at_end() && document.contains_key("reason") {
                 break;
+            } else if self.at_end() {
+                return Err(self.error("REASON is missing: say why this is kept, as in REASON 'court order 42'"));
             } else {
                 return Err(self.expected(&["WHERE", "FROM", "TO", "REASON"]));
             };
