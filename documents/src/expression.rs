@@ -22,7 +22,7 @@ pub(crate) mod total;
 pub use constants::Constants;
 pub use error::ExpressionError;
 
-pub(crate) use date::{Distance, date_width, gcd, is_date_operator};
+pub(crate) use date::{Distance, date_width, gcd, is_date_operator, is_part_of_date};
 
 pub(crate) use arithmetic::{decimal_of, real_of, sum};
 pub(crate) use parse::members;

@@ -87,9 +87,7 @@ pub(crate) fn plan(command: &Command<'_>, stages: &RawArray) -> Result<Planned> 
     let mut planned =
         Planned { filter: all_of(filters), sort: RawDocumentBuf::new(), limit: None, taken, is_grouped: false };
     let Source::Measurements(snapshot) = Source::of(command)? else { return Ok(planned) };
-    let Ok(query) = Query::new(&planned.filter) else {
-        return Ok(Planned { filter: RawDocumentBuf::new(), taken: 0, ..planned });
-    };
+    let query = Query::new(&planned.filter)?;
     if grouped(command, &snapshot, &query, &pipeline)?.is_some() {
         (planned.taken, planned.is_grouped) = (taken + 1, true);
     } else if let Some((sort, limit)) = pipeline.take_leading_sort() {
@@ -210,8 +208,7 @@ fn collection_stats(command: &Command<'_>, options: &RawDocument) -> Result<RawD
 }
 
 /// The documents that a pipeline begins with, and what is left of it.
-fn collection_source(command: &Command<'_>, whole: Pipeline) -> Result<(Box<dyn Results>, Pipeline)> {
-    let mut pipeline = whole.clone();
+fn collection_source(command: &Command<'_>, mut pipeline: Pipeline) -> Result<(Box<dyn Results>, Pipeline)> {
     let filter = all_of(pipeline.take_leading_matches());
     let source = Source::of(command)?;
     command.note_plan(|| source::plan_of(&source, &filter));
@@ -219,28 +216,8 @@ fn collection_source(command: &Command<'_>, whole: Pipeline) -> Result<(Box<dyn 
         Source::Missing => (Box::new(List::new(Vec::new())), pipeline),
         Source::Profile => (Box::new(List::new(listed::matching(profile::records(command), &filter)?)), pipeline),
         Source::Documents(snapshot) => (Box::new(snapshot.find(FindRequest::new(&filter)?)), pipeline),
-        Source::Measurements(snapshot) => {
-            // What a filter on measurements does not know is asked of each document.
-            let (query, pipeline) = match Query::new(&filter) {
-                Ok(query) => (query, pipeline),
-                Err(_) => (Query::new(&known_members(&filter))?, whole),
-            };
-            measurements_source(command, snapshot, query, pipeline)?
-        }
+        Source::Measurements(snapshot) => measurements_source(command, snapshot, Query::new(&filter)?, pipeline)?,
     })
-}
-
-/// The members of a filter that measurements can be asked.
-fn known_members(filter: &RawDocument) -> RawDocumentBuf {
-    let mut known = RawDocumentBuf::new();
-    for (name, value) in filter.iter().filter_map(std::result::Result::ok) {
-        let mut member = RawDocumentBuf::new();
-        member.append(name, value);
-        if Query::new(&member).is_ok() {
-            known.append(name, value);
-        }
-    }
-    known
 }
 
 /// Groups that the engine's aggregates answer, or measurements in the order of a sort at the beginning.

@@ -6,6 +6,7 @@
 //!    rule hides. Each meta has one effective rule, so these are counted rule by rule.
 
 use crate::command::{Command, mismatch, missing};
+use crate::conditions;
 use crate::cursors::Results;
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
@@ -91,8 +92,7 @@ pub(crate) fn explain(command: &Command<'_>) -> Result<RawDocumentBuf> {
         sort: if kind == Kind::Find { inner.document("sort")?.unwrap_or(nothing) } else { nothing },
     };
     let reads = matches!(kind, Kind::Find | Kind::Count | Kind::Distinct);
-    let of_measurements = || Ok::<_, CommandError>(matches!(Source::of(&inner)?, Source::Measurements(_)));
-    if reads && (has_expressions(filter) || (read::is_for_a_stage(filter) && of_measurements()?)) {
+    if reads && has_expressions(filter) {
         let stages = read::matching(filter, limits.sort, limits.skip, limits.limit)?;
         return explain_stages(&inner, &stages, executes);
     }
@@ -182,6 +182,10 @@ fn explain_filter(
             (Plan { stage: rawdoc! { "stage": "COLLSCAN" }, ran: executes.then_some(ran) }, false)
         }
         Source::Measurements(snapshot) => {
+            if matches!(kind, Kind::Delete | Kind::Update) {
+                // Writes take no other conditions.
+                conditions::of_columns(filter)?;
+            }
             let query = Query::new(filter)?.sort(limits.sort)?;
             let bytes_max = command.shared.settings.statement_bytes_max;
             let query = query.window(limits.skip, limits.limit, bytes_max);

@@ -28,6 +28,7 @@ mod client;
 mod collections;
 mod columns;
 mod command;
+mod conditions;
 mod config;
 mod connection;
 mod current;

@@ -7,16 +7,16 @@
 //! 3. The filter on meta and time selects buckets; all of the filter is asked of each row.
 
 use crate::columns::columns_of;
+use crate::conditions::{self, Condition};
 use crate::cursors::Results;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::reply;
 use arrow::array::RecordBatch;
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawDocument, RawDocumentBuf};
 use ebbtide::buckets::{FieldType, Schema, time_values, value_at};
 use ebbtide::{
     CollectionSnapshot, FieldBound, MetaFilter, MetaPart, ScanRequest, ScanUnit, TextCondition, TextPart, TimeRange,
-    value_of_bson,
 };
 use ebbtide_documents::{DocumentWriter, Projection, Sort};
 use ebbtide_ttl::{Code, Filter, Value};
@@ -35,6 +35,8 @@ const SHORT_ROWS: u64 = 1024;
 #[derive(Debug)]
 pub(crate) struct Query {
     filter: Filter,
+    /// What else must hold, which columns cannot be asked.
+    others: Vec<Condition>,
     sort: Sort,
     projection: Option<Projection>,
     /// Fields that are needed; all without them.
@@ -55,12 +57,13 @@ pub(crate) struct Selection {
 
 impl Query {
     pub(crate) fn new(filter: &RawDocument) -> Result<Query> {
-        let filter = match filter.is_empty() {
-            true => Filter::everything(),
-            false => Filter::parse_query(&value_of_bson(RawBsonRef::Document(filter))?)?,
+        let (filter, others) = match filter.is_empty() {
+            true => (Filter::everything(), Vec::new()),
+            false => conditions::split(filter)?,
         };
         let sort = Sort::parse(reply::empty())?;
-        Ok(Query { filter, sort, projection: None, fields: None, skip: 0, limit: None, sort_bytes_max: usize::MAX })
+        let sort_bytes_max = usize::MAX;
+        Ok(Query { filter, others, sort, projection: None, fields: None, skip: 0, limit: None, sort_bytes_max })
     }
 
     pub(crate) fn sort(mut self, sort: &RawDocument) -> Result<Query> {
@@ -104,7 +107,7 @@ impl Query {
             (first.max(wanted.0), last.min(wanted.1))
         });
         let meta = MetaPart::of(&self.filter, schema).map(|part| Arc::new(part) as _);
-        let is_exact = self.filter.is_of_time_and_meta(&schema.time, schema.meta.as_deref());
+        let is_exact = self.others.is_empty() && self.filter.is_of_time_and_meta(&schema.time, schema.meta.as_deref());
         Selection { times, meta, is_exact }
     }
 
@@ -197,6 +200,7 @@ impl Measurements {
         let schema = snapshot.schema();
         let columns = query.fields.as_ref().map(|fields| {
             let mut needed: BTreeSet<String> = query.filter.fields().into_iter().map(str::to_owned).collect();
+            query.others.iter().for_each(|other| other.add_fields(&mut needed));
             needed.extend(query.sort.paths().filter_map(|(path, _)| Some(path.split('.').next()?.to_owned())));
             needed.extend(fields.iter().cloned());
             // Time and meta make the order definite.
@@ -282,7 +286,7 @@ impl Measurements {
                 let batch = batch?;
                 rows += batch.num_rows() as u64;
                 let begin = found.len();
-                self.collect(&batch, &mut found)?;
+                self.collect(&batch, &mut found, deadline)?;
                 bytes += found[begin..].iter().map(size).sum::<usize>();
                 if found.len() > wanted.saturating_mul(2).max(1 << 14) || bytes > self.query.sort_bytes_max {
                     found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -315,7 +319,12 @@ impl Measurements {
     }
 
     /// Adds the rows that match, each with the key of its order.
-    fn collect(&self, batch: &RecordBatch, found: &mut Vec<(Vec<u8>, RawDocumentBuf)>) -> Result<()> {
+    fn collect(
+        &self,
+        batch: &RecordBatch,
+        found: &mut Vec<(Vec<u8>, RawDocumentBuf)>,
+        deadline: Deadline<'_>,
+    ) -> Result<()> {
         let schema = self.snapshot.schema();
         let columns = columns_of(batch);
         let times = batch.column_by_name(&schema.time).map(time_values).transpose().map_err(ebbtide::Error::from)?;
@@ -331,6 +340,13 @@ impl Measurements {
             let mut writer = DocumentWriter::with_capacity(found.last().map_or(0, |(_, last)| last.as_bytes().len()));
             columns.iter().for_each(|column| column.append(row, &mut writer));
             let document = writer.finish();
+            if !self.query.others.is_empty() {
+                // A regular expression may take long.
+                deadline.check()?;
+                if !conditions::all_hold(&self.query.others, &field, &document) {
+                    continue;
+                }
+            }
             let mut key = if self.descending.is_none() { self.query.sort.key(&document)? } else { Vec::new() };
             key.extend(times.iter().flat_map(|times| time_key(times[row], self.descending == Some(true))));
             if let Some(meta) = meta {
@@ -383,7 +399,8 @@ impl Results for Measurements {
 
     fn is_short(&self) -> bool {
         let rows = |units: &Vec<ScanUnit>| units.iter().map(ScanUnit::rows_estimate).sum::<u64>();
-        self.rest.is_none() || self.planned.as_ref().is_some_and(|units| rows(units) <= SHORT_ROWS)
+        let is_cheap = self.query.others.is_empty();
+        self.rest.is_none() || self.planned.as_ref().is_some_and(|units| is_cheap && rows(units) <= SHORT_ROWS)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{aggregate, groups, profile, reply};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
-use ebbtide_documents::{Distinct, Filter, Pipeline, Projection, Purpose, Sort, has_expressions, whole_number};
+use ebbtide_documents::{Distinct, Pipeline, Projection, Sort, has_expressions, whole_number};
 use ebbtide_ttl::Code;
 use tokio::task::block_in_place;
 
@@ -61,7 +61,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let limit = command.count("limit")?.filter(|limit| *limit > 0);
     // What is computed is computed by a stage.
     let computed = computes(projection).then(|| Computed::of(projection)).transpose()?;
-    let by_stages = || {
+    if has_expressions(filter) {
         let mut stages = matching(filter, sort, skip, limit)?;
         if let Some(computed) = &computed {
             stages.push(rawdoc! { "$project": computed.stage.clone() });
@@ -71,10 +71,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             None => Projection::parse(projection)?,
         };
         let results = Box::new(block_in_place(|| aggregate::piped(command, &stages))?);
-        answer_find(command, projected(results, chosen))
-    };
-    if has_expressions(filter) {
-        return by_stages();
+        return answer_find(command, projected(results, chosen));
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -87,8 +84,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let mut results: Box<dyn Results> = match source {
         Source::Measurements(snapshot) => {
             let sort_bytes_max = command.shared.settings.statement_bytes_max;
-            let Some(query) = asked(filter)? else { return by_stages() };
-            let query = query.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
+            let query = Query::new(filter)?.sort(sort)?.projection(projection)?.window(skip, limit, sort_bytes_max);
             let names_series = query.names_series(snapshot.schema());
             let plan = || Measurements::new(snapshot, query);
             Box::new(if names_series { plan() } else { block_in_place(plan) })
@@ -120,20 +116,6 @@ fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDo
     let is_short = results.is_short();
     let answer = || first_batch(command, &namespace, results, batch_size, only_one);
     if is_short { answer() } else { block_in_place(answer) }
-}
-
-/// What measurements are asked for a filter; `None` if they cannot be asked, and a stage can.
-fn asked(filter: &RawDocument) -> Result<Option<Query>> {
-    match Query::new(filter) {
-        Ok(query) => Ok(Some(query)),
-        Err(_) if Filter::parse(filter, Purpose::Find).is_ok() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether only a stage can ask measurements for a filter.
-pub(crate) fn is_for_a_stage(filter: &RawDocument) -> bool {
-    asked(filter).is_ok_and(|query| query.is_none())
 }
 
 /// A find as stages of a pipeline.
@@ -255,15 +237,12 @@ fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
     // A negative limit means its magnitude, as in MongoDB.
     let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
     let skip = command.count("skip")?.unwrap_or(0);
-    let by_stages = || {
+    if has_expressions(filter) {
         let mut stages = matching(filter, empty(), skip, limit)?;
         stages.push(rawdoc! { "$count": "n" });
         let counted = aggregate::piped(command, &stages)?.next_batch(1, READ_BYTES, command.deadline)?;
         let counted = counted.first().and_then(|counted| counted.get("n").ok()?).and_then(whole_number);
-        Ok(reply::finished(rawdoc! { "n": reply::count(counted.map_or(0, i64::unsigned_abs)) }))
-    };
-    if has_expressions(filter) {
-        return by_stages();
+        return Ok(reply::finished(rawdoc! { "n": reply::count(counted.map_or(0, i64::unsigned_abs)) }));
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -273,7 +252,7 @@ fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Source::Profile => listed::matching(profile::records(command), filter)?.len() as u64,
         Source::Measurements(snapshot) if filter.is_empty() => snapshot.count()?,
         Source::Measurements(snapshot) => {
-            let Some(query) = asked(filter)? else { return by_stages() };
+            let query = Query::new(filter)?;
             match groups::counted(&snapshot, &query, &aggregate::limits(command))? {
                 Some(found) => found,
                 None => one_by_one(command, &mut Measurements::new(snapshot, query.only_fields([])))?,
@@ -301,12 +280,9 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
-    let by_stages = || {
-        let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None)?)?;
-        different(command, path, &mut matching).map(values_reply)
-    };
     if has_expressions(filter) {
-        return by_stages();
+        let mut matching = aggregate::piped(command, &matching(filter, empty(), 0, None)?)?;
+        return different(command, path, &mut matching).map(values_reply);
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
@@ -318,8 +294,7 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
             values.into_values()
         }
         Source::Measurements(snapshot) => {
-            let Some(query) = asked(filter)? else { return by_stages() };
-            let query = query.only_fields(path.split('.').take(1).map(str::to_owned));
+            let query = Query::new(filter)?.only_fields(path.split('.').take(1).map(str::to_owned));
             match groups::metas_by(&snapshot, &query, path, &aggregate::limits(command))? {
                 Some(documents) => different(command, path, &mut List::new(documents))?,
                 None => different(command, path, &mut Measurements::new(snapshot, query))?,

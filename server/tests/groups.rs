@@ -102,7 +102,7 @@ fn id(rng: &mut TestRng) -> RawBson {
         3 | 4 => date_part(rng),
         5 if rng.random_range(0..2) == 0 => date_part(rng),
         5 => RawBson::String(one_of(rng, &["$text", "$ints", "$none"]).to_owned()),
-        6 => RawBson::Document(rawdoc! { "part": date_part(rng), "meta": meta_part(rng), "one": 1 }),
+        6 => RawBson::Document(rawdoc! { "part": date_part(rng), "meta": meta_part(rng), "one": { "$literal": 1 } }),
         _ => {
             let list: RawArrayBuf = [date_part(rng), meta_part(rng)].into_iter().collect();
             RawBson::Array(list)

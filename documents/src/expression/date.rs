@@ -11,7 +11,7 @@ use bson::{DateTime, Timestamp};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use units::{Unit, weekday};
 
-pub(crate) use windows::{date_width, gcd, is_date_operator};
+pub(crate) use windows::{date_width, gcd, is_date_operator, is_part_of_date};
 
 /// A time zone: one by its name, or a fixed distance from UTC.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,18 @@ impl Zone {
     }
 
     const UTC: Zone = Zone::Named(chrono_tz::UTC);
+
+    /// Whether it is UTC, by whichever of its names.
+    fn is_utc(self) -> bool {
+        match self {
+            Zone::Fixed(offset) => offset.local_minus_utc() == 0,
+            Zone::Named(zone) => {
+                let name = zone.name();
+                let name = name.strip_prefix("Etc/").unwrap_or(name);
+                matches!(name, "UTC" | "UCT" | "Universal" | "Zulu" | "Greenwich" | "GMT" | "GMT0" | "GMT+0" | "GMT-0")
+            }
+        }
+    }
 
     /// The calendar and clock of an instant, and its seconds east of UTC.
     fn local(self, millis: i64) -> Result<(NaiveDateTime, i32)> {
@@ -105,29 +117,15 @@ fn date(millis: i64) -> Value {
     Some(RawBson::DateTime(DateTime::from_millis(millis)))
 }
 
-/// `$year` and its kind: of a date, or of `{date, timezone}`.
+/// `$year` and its kind: of a date, and of a time zone if one is given.
 pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
-    let (value, zone) = match &values[0] {
-        Some(RawBson::Document(object)) => {
-            let get = |name: &str| object.get(name).ok().flatten().map(crate::raw::owned);
-            let known = object
-                .iter()
-                .map_while(std::result::Result::ok)
-                .find(|(name, _)| !matches!(name.as_str(), "date" | "timezone"));
-            if let Some((unknown, _)) = known {
-                return Err(ExpressionError::new(
-                    40535,
-                    format!("unrecognized option to {name}: \"{}\"", unknown.as_str()),
-                ));
-            }
-            (get("date"), get("timezone").or(Some(RawBson::Undefined)))
-        }
-        value => (value.clone(), Some(RawBson::Undefined)),
-    };
-    if is_nothing(&value) || is_null(&zone) {
+    let [value, zone @ ..] = values else { return null() };
+    let left_out = Some(RawBson::Undefined);
+    let zone = zone.first().unwrap_or(&left_out);
+    if is_nothing(value) || is_null(zone) {
         return null();
     }
-    let (local, _) = zone_of(&zone)?.local(millis_of(&value, 16006)?)?;
+    let (local, _) = zone_of(zone)?.local(millis_of(value, 16006)?)?;
     let day = local.date();
     let number = match name {
         "$year" => day.year(),
@@ -236,10 +234,9 @@ pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
     if is_null(format) || is_null(zone) {
         return null();
     }
-    let is_utc = is_left_out(zone);
     let zone = zone_of(zone)?;
     let format = match format {
-        Some(RawBson::Undefined) if is_utc => "%Y-%m-%dT%H:%M:%S.%LZ",
+        Some(RawBson::Undefined) if zone.is_utc() => "%Y-%m-%dT%H:%M:%S.%LZ",
         Some(RawBson::Undefined) => "%Y-%m-%dT%H:%M:%S.%L",
         Some(RawBson::String(format)) => format,
         other => {

@@ -1,7 +1,7 @@
 //! Reads expressions.
 
 use super::operators::operator;
-use super::{Constants, ExpressionError, Node, Result, Scope, Variable, is_date_operator, reach};
+use super::{Constants, ExpressionError, Node, Result, Scope, Variable, is_part_of_date, reach};
 use crate::raw::{empty, owned, type_name};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
@@ -134,9 +134,12 @@ impl<'a> Parser<'a> {
             _ => {
                 let unknown = || ExpressionError::new(168, format!("Unrecognized expression '{name}'"));
                 let operator = operator(name).ok_or_else(unknown)?;
-                let nodes = match operator.named {
-                    Some((names, required)) => self.named(name, names, required, argument)?,
-                    None => self.arguments(argument)?,
+                let nodes = match (operator.named, argument) {
+                    (Some((names, required)), _) => self.named(name, names, required, argument)?,
+                    (None, RawBsonRef::Document(object)) if is_part_of_date(name) && !is_expression(object) => {
+                        return Ok(Node::Call(operator, self.named(name, &["date", "timezone"], 1, argument)?));
+                    }
+                    (None, _) => self.arguments(argument)?,
                 };
                 let (least, most) = operator.arguments;
                 if !(least..=most).contains(&nodes.len()) {
@@ -150,7 +153,7 @@ impl<'a> Parser<'a> {
                         matches!(name, "$toBool" | "$toDate" | "$toDouble" | "$toInt" | "$toLong" | "$toString");
                     let code = match most {
                         _ if is_conversion => 50723,
-                        _ if is_date_operator(name) => 40536,
+                        _ if is_part_of_date(name) => 40536,
                         most if most == least => 16020,
                         _ => 28667,
                     };
@@ -407,6 +410,7 @@ fn named_codes(operator: &str) -> ((i32, &'static str), i32, i32) {
         "$dateTrunc" => ((5_439_007, "only supports an object as its argument"), 5_439_008, 5_439_009),
         "$dateAdd" | "$dateSubtract" => ((5_166_400, "expects an object as its argument"), 5_166_401, 5_166_402),
         "$dateDiff" => ((5_166_301, "only supports an object as its argument"), 5_166_302, 5_166_303),
+        part if is_part_of_date(part) => ((40536, "takes a date or an object"), 40535, 40539),
         _ => ((50696, "only supports an object as an argument"), 50694, 50695),
     }
 }
@@ -539,6 +543,11 @@ fn pruned(branches: Vec<(Node, Node)>, default: Option<Box<Node>>) -> Node {
 /// The members of an object. Commands were checked to their depth.
 pub(crate) fn members(object: &RawDocument) -> Vec<(&str, RawBsonRef<'_>)> {
     object.iter().map_while(std::result::Result::ok).map(|(name, value)| (name.as_str(), value)).collect()
+}
+
+/// Whether an object is an operator with its argument.
+fn is_expression(object: &RawDocument) -> bool {
+    members(object).first().is_some_and(|(name, _)| name.starts_with('$'))
 }
 
 /// The constant that stands for an argument that was left out.

@@ -138,6 +138,59 @@ fn bins_of_time_begin_in_their_zone() {
 }
 
 #[test]
+fn a_text_of_a_date_ends_with_z_in_utc_alone() {
+    let text = |zone: &str| {
+        text_or_code(
+            &rawdoc! { "e": { "$dateToString": { "date": "$a", "timezone": zone } } },
+            bson::DateTime::from_millis(0),
+        )
+    };
+    for zone in ["UTC", "GMT", "+00:00", "-00", "Etc/UTC", "Etc/GMT", "Zulu"] {
+        assert_eq!(text(zone).as_deref(), Ok("1970-01-01T00:00:00.000Z"), "{zone}");
+    }
+    assert_eq!(text("Etc/GMT+10").as_deref(), Ok("1969-12-31T14:00:00.000"));
+    assert_eq!(text("Africa/Abidjan").as_deref(), Ok("1970-01-01T00:00:00.000"));
+    assert_eq!(text("+01:30").as_deref(), Ok("1970-01-01T01:30:00.000"));
+}
+
+#[test]
+fn a_part_of_a_date_in_a_time_zone_that_is_missing_is_null() {
+    let parts = [
+        "$year",
+        "$month",
+        "$dayOfMonth",
+        "$dayOfYear",
+        "$dayOfWeek",
+        "$isoDayOfWeek",
+        "$isoWeek",
+        "$isoWeekYear",
+        "$week",
+        "$hour",
+        "$minute",
+        "$second",
+        "$millisecond",
+    ];
+    let document = rawdoc! { "t": bson::DateTime::from_millis(0), "z": "+05:00", "n": null };
+    for part in parts {
+        let of = |argument: RawDocumentBuf| {
+            let mut expression = RawDocumentBuf::new();
+            expression.append(bson::raw::CString::try_from(part).unwrap(), argument);
+            rawdoc! { "e": expression }
+        };
+        for zone in ["$none", "$n", "$$REMOVE"] {
+            let expression = of(rawdoc! { "date": "$t", "timezone": zone });
+            assert_eq!(value(&expression, &document), rawdoc! { "r": null }, "{part} {zone}");
+        }
+        assert_ne!(value(&of(rawdoc! { "date": "$t" }), &document), rawdoc! { "r": null }, "{part}");
+        let read = |argument: RawDocumentBuf| parsed(&of(argument)).unwrap_err().code;
+        assert_eq!(read(rawdoc! { "date": "$t", "zone": "UTC" }), 40535, "{part}");
+        assert_eq!(read(rawdoc! { "timezone": "UTC" }), 40539, "{part}");
+    }
+    assert_eq!(value(&rawdoc! { "e": { "$hour": { "date": "$t", "timezone": "$z" } } }, &document), rawdoc! { "r": 5 });
+    assert_eq!(value(&rawdoc! { "e": { "$hour": { "$add": ["$t", 3_600_000] } } }, &document), rawdoc! { "r": 1 });
+}
+
+#[test]
 fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
     for (expression, code) in [
         (rawdoc! { "e": { "$frob": 1 } }, 168),

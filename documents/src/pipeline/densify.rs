@@ -79,8 +79,8 @@ impl Densify {
         }
         if partitions.is_empty()
             && let Bounds::Explicit(..) = self.bounds
-            && self.partition.is_empty()
         {
+            // One without a name.
             partitions.insert(Vec::new(), (Vec::new(), Vec::new()));
         }
         let mut found = without;

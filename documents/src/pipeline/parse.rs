@@ -332,6 +332,12 @@ fn group(object: &RawDocument, constants: &Constants) -> Result<Stage> {
     let (mut id, mut fields) = (None, Vec::new());
     for (name, value) in members(object) {
         if name == "_id" {
+            let is_switch =
+                |value: RawBsonRef<'_>| matches!(value, RawBsonRef::Boolean(_)) || Number::of(value).is_some();
+            let said = value.as_document().filter(|object| is_nested(object)).map(members).unwrap_or_default();
+            if said.into_iter().any(|(_, value)| is_switch(value)) {
+                return Err(wrong(17390, "$group does not support inclusion-style expressions"));
+            }
             id = Some(constants.expression(value)?);
         } else {
             fields.push(bucket::field(name, value, constants)?);

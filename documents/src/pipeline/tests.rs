@@ -352,3 +352,126 @@ fn a_set_keeps_the_first_of_equal_numbers() {
     let stages = rawdoc! { "p": [{ "$group": { "_id": null, "s": { "$addToSet": "$n" } } }] };
     assert_eq!(run(&stages, &documents), [rawdoc! { "_id": null, "s": [0.0, 1] }]);
 }
+
+#[test]
+fn a_range_that_is_bounded_by_the_current_document_leaves_out_its_peers() {
+    let window = |low: RawBson, high: RawBson| -> Vec<Vec<i32>> {
+        let range = RawArrayBuf::from_iter([low, high]);
+        let numbers = [0, 0, 1, 1, 3].map(RawBson::Int32).to_vec();
+        let found = over(numbers, rawdoc! { "$push": "$_id", "window": { "range": range } });
+        let list = |value: &Option<RawBson>| -> Vec<i32> {
+            let list = value.as_ref().unwrap().as_array().unwrap();
+            list.into_iter().map(|id| id.unwrap().as_i32().unwrap()).collect()
+        };
+        found.iter().map(list).collect()
+    };
+    let current = || RawBson::String("current".to_owned());
+    let unbounded = || RawBson::String("unbounded".to_owned());
+    // What MongoDB 6.0 gives.
+    assert_eq!(
+        window(unbounded(), current()),
+        [vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]]
+    );
+    assert_eq!(
+        window(current(), unbounded()),
+        [vec![0, 1, 2, 3, 4], vec![1, 2, 3, 4], vec![2, 3, 4], vec![3, 4], vec![4]]
+    );
+    assert_eq!(window(current(), current()), [[0], [1], [2], [3], [4]]);
+    assert_eq!(window(0.into(), current()), [vec![0], vec![0, 1], vec![2], vec![2, 3], vec![4]]);
+    assert_eq!(window((-1).into(), current()), [vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3], vec![4]]);
+    assert_eq!(window(current(), 0.into()), [vec![0, 1], vec![1], vec![2, 3], vec![3], vec![4]]);
+    assert_eq!(window(current(), 1.into()), [vec![0, 1, 2, 3], vec![1, 2, 3], vec![2, 3], vec![3], vec![4]]);
+    assert_eq!(
+        window(unbounded(), 0.into()),
+        [vec![0, 1], vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]]
+    );
+}
+
+#[test]
+fn sums_up_to_the_current_document_of_a_range_grow_with_each_one() {
+    let day = |n: i64| bson::DateTime::from_millis(n * 86_400_000);
+    let documents =
+        [(0, 0), (0, 1), (1, 2), (1, 3)].map(|(at, v): (i64, i32)| rawdoc! { "_id": v, "t": day(at), "v": v });
+    let window = rawdoc! { "range": ["unbounded", "current"], "unit": "day" };
+    let stage = rawdoc! { "sortBy": { "t": 1 }, "output": { "w": { "$sum": "$v", "window": window } } };
+    let found = run(&rawdoc! { "p": [{ "$setWindowFields": stage }] }, &documents);
+    let sums: Vec<i32> = found.iter().map(|document| document.get_i32("w").unwrap()).collect();
+    assert_eq!(sums, [0, 1, 3, 6]);
+}
+
+#[test]
+fn mistakes_in_groups_windows_and_fills_have_the_numbers_of_mongodb() {
+    let windows = |sort: RawDocumentBuf| {
+        let stage = rawdoc! { "sortBy": sort, "output": { "r": { "$denseRank": {} } } };
+        code(&rawdoc! { "p": [{ "$setWindowFields": stage }] })
+    };
+    assert_eq!(windows(rawdoc! { "a": 1, "b": 1 }), 5_371_602);
+    assert_eq!(windows(rawdoc! {}), 5_371_602);
+    let group = |id: RawDocumentBuf| rawdoc! { "p": [{ "$group": { "_id": id, "n": { "$sum": 1 } } }] };
+    for id in [rawdoc! { "a": 1 }, rawdoc! { "b": "$b", "a": false }, rawdoc! { "a": 0.5 }] {
+        assert_eq!(code(&group(id.clone())), 17390, "{id:?}");
+    }
+    for id in [
+        rawdoc! {},
+        rawdoc! { "a": null },
+        rawdoc! { "a": { "b": 1 } },
+        rawdoc! { "a": [1] },
+        rawdoc! { "a": { "$literal": 1 } },
+        rawdoc! { "$add": [1, 2] },
+    ] {
+        assert_eq!(run(&group(id.clone()), &people()).len(), 1, "{id:?}");
+    }
+    let fill = |more: RawDocumentBuf, output: RawDocumentBuf| {
+        let mut stage = rawdoc! { "sortBy": { "_id": 1 }, "output": { "v": output } };
+        more.iter().map(std::result::Result::unwrap).for_each(|(name, value)| stage.append(name, value));
+        rawdoc! { "p": [{ "$fill": stage }] }
+    };
+    let method = || rawdoc! { "method": "locf" };
+    assert_eq!(code(&fill(rawdoc! { "partitionBy": "$n" }, method())), 14);
+    assert_eq!(code(&fill(rawdoc! { "partitionByFields": ["o.a"] }, method())), 16412);
+    for (more, output) in [
+        (rawdoc! { "partitionByFields": ["o.a"] }, rawdoc! { "value": 0 }),
+        (rawdoc! { "partitionByFields": ["n"] }, method()),
+        (rawdoc! { "partitionBy": null }, method()),
+        (rawdoc! { "partitionBy": { "n": "$n" } }, method()),
+    ] {
+        assert_eq!(run(&fill(more.clone(), output), &people()).len(), 3, "{more:?}");
+    }
+}
+
+#[test]
+fn a_derivative_needs_numbers_at_the_ends_of_its_window() {
+    let rate = |values: [RawBson; 3]| -> std::result::Result<f64, i32> {
+        let documents: Vec<_> = values.into_iter().zip(0..).map(|(v, n)| rawdoc! { "_id": n, "v": v }).collect();
+        let rate = rawdoc! { "$derivative": { "input": "$v" }, "window": { "documents": ["unbounded", "unbounded"] } };
+        let stage = rawdoc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "r": rate } } };
+        let stages = rawdoc! { "p": [stage] };
+        let mut run = Pipeline::parse(stages.get_array("p").unwrap()).unwrap().run(0, usize::MAX);
+        for document in documents {
+            run.take(document).unwrap();
+        }
+        run.finish().map_err(|error| error.code)?;
+        Ok(run.results()[0].get_f64("r").unwrap())
+    };
+    let (one, three, null, text) =
+        (|| RawBson::Int32(1), || RawBson::Int32(3), || RawBson::Null, || RawBson::String("x".to_owned()));
+    assert_eq!(rate([one(), one(), three()]), Ok(1.0));
+    assert_eq!(rate([one(), null(), three()]), Ok(1.0));
+    assert_eq!(rate([one(), text(), three()]), Ok(1.0));
+    assert_eq!(rate([null(), one(), three()]), Err(5_624_903));
+    assert_eq!(rate([one(), three(), null()]), Err(5_624_903));
+    assert_eq!(rate([text(), one(), three()]), Err(14));
+}
+
+#[test]
+fn densify_makes_the_values_between_its_bounds_where_no_document_has_one() {
+    let range = rawdoc! { "step": 1, "bounds": [0, 3] };
+    let stages = rawdoc! { "p": [{ "$densify": { "field": "n", "partitionByFields": ["g"], "range": range } }] };
+    let made = [rawdoc! { "n": 0 }, rawdoc! { "n": 1 }, rawdoc! { "n": 2 }];
+    assert_eq!(run(&stages, &[]), made);
+    let without = rawdoc! { "g": "a", "n": null };
+    assert_eq!(run(&stages, std::slice::from_ref(&without)), [&[without][..], &made[..]].concat());
+    let with = rawdoc! { "g": "a", "n": 1 };
+    let expected = [rawdoc! { "g": "a", "n": 0 }, with.clone(), rawdoc! { "g": "a", "n": 2 }];
+    assert_eq!(run(&stages, &[with]), expected);
+}

@@ -61,8 +61,13 @@ pub(super) struct Windows {
     pub(super) outputs: Vec<(Vec<String>, Function)>,
 }
 
-/// Of points, each a position and a value, and a unit of positions.
-type OfPoints = fn(&[(Number, Number)], Option<i64>) -> Option<RawBson>;
+/// What is computed of points.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    /// Between the first and the last one, which must be numbers.
+    Slope,
+    Area,
+}
 
 /// One partition, in its order.
 struct Partition<'a> {
@@ -280,11 +285,11 @@ impl Partition<'_> {
             Function::LinearFill(input) => self.interpolated(input),
             Function::Derivative(input, unit, window) => {
                 let code = if unit.is_some() { 5_624_900 } else { 5_624_901 };
-                self.changes(input, *unit, window, slope, code)
+                self.changes(input, *unit, window, Change::Slope, code)
             }
             Function::Integral(input, unit, window) => {
                 let code = if unit.is_some() { 5_423_901 } else { 5_423_902 };
-                self.changes(input, *unit, window, area, code)
+                self.changes(input, *unit, window, Change::Area, code)
             }
         }
     }
@@ -311,16 +316,17 @@ impl Partition<'_> {
                 let before = |edge: Number| positions.partition_point(|p| p.compare(edge).is_lt());
                 let until = |edge: Number| positions.partition_point(|p| p.compare(edge).is_le());
                 let mut bounds = Vec::with_capacity(count);
-                for x in &positions {
+                for (i, x) in positions.iter().enumerate() {
                     self.stop.check()?;
+                    // The current document itself, not its value: others may have the same one.
                     let low = match from {
                         End::Unbounded => 0,
-                        End::Current => before(*x),
+                        End::Current => i,
                         End::Offset(by) => before(moved(*x, by, unit.as_ref())?),
                     };
                     let high = match to {
                         End::Unbounded => count,
-                        End::Current => until(*x),
+                        End::Current => i + 1,
                         End::Offset(by) => until(moved(*x, by, unit.as_ref())?),
                     };
                     bounds.push((low, high.max(low)));
@@ -386,7 +392,7 @@ impl Partition<'_> {
         input: &Expression,
         unit: Option<i64>,
         window: &Window,
-        of: OfPoints,
+        change: Change,
         code: i32,
     ) -> Result<Vec<Value>> {
         let bounds = self.bounds(window)?;
@@ -398,15 +404,27 @@ impl Partition<'_> {
         for (low, high) in bounds {
             self.stop.check()?;
             let mut points = Vec::with_capacity(high - low);
-            for at in low..high {
+            let step = match change {
+                Change::Slope => (high - low).saturating_sub(1).max(1),
+                Change::Area => 1,
+            };
+            for at in (low..high).step_by(step) {
                 let at_position = positions[at].ok_or_else(|| misplaced(code, of_time))?;
-                match number_of(&values[at]) {
-                    Some(number) => points.push((at_position, number)),
-                    None if is_nothing(&values[at]) => {}
-                    None => return Err(wrong(5_624_900, "$derivative and $integral take numbers")),
+                match (number_of(&values[at]), change) {
+                    (Some(number), _) => points.push((at_position, number)),
+                    (None, Change::Slope) if is_nothing(&values[at]) => {
+                        return Err(wrong(5_624_903, "$derivative input must not be null or missing"));
+                    }
+                    (None, Change::Slope) => return Err(wrong(14, "$derivative takes numbers")),
+                    (None, Change::Area) if is_nothing(&values[at]) => {}
+                    (None, Change::Area) => return Err(wrong(5_423_900, "$integral takes numbers")),
                 }
             }
-            found.push(of(&points, unit).or(Some(RawBson::Null)));
+            let computed = match change {
+                Change::Slope => slope(&points, unit),
+                Change::Area => area(&points, unit),
+            };
+            found.push(computed.or(Some(RawBson::Null)));
         }
         Ok(found)
     }

@@ -26,7 +26,7 @@ impl<'a> Args<'a> {
 
     /// The options in an object within a command.
     pub(super) fn nested(what: String, json: &'a Json, known: &[&str]) -> Result<Self> {
-        let members = json.as_object().ok_or_else(|| mismatch(&what, "an object", json))?;
+        let members = object(json).ok_or_else(|| mismatch(&what, "an object", json))?;
         let args = Args { what, members };
         args.check_names(|option| known.contains(&option), known)?;
         Ok(args)
@@ -113,6 +113,14 @@ impl<'a> Args<'a> {
 
 pub(super) fn mismatch(what: &str, wanted: &str, given: &Json) -> Error {
     Error::new(Code::TypeMismatch, format!("{what} must be {wanted}, not {}", kind(given)))
+}
+
+/// The members of an object; nothing for one that stands for another value in Extended JSON, such as `{"$numberInt": "1"}`.
+pub(super) fn object(json: &Json) -> Option<&Map<String, Json>> {
+    let members = json.as_object()?;
+    let is_other = || matches!(value_of(json), Ok(value) if !matches!(value, Value::Object(_)));
+    let is_wrapper = members.keys().any(|name| name.starts_with('$')) && is_other();
+    (!is_wrapper).then_some(members)
 }
 
 /// What a JSON value is, for messages.

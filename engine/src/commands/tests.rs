@@ -345,3 +345,29 @@ fn the_state_of_the_server_is_shown() {
     run(&db, json!({"drop": "w"}));
     fails(&db, json!({"collStats": "w"}), Code::NamespaceNotFound);
 }
+
+#[test]
+fn a_number_where_an_object_is_wanted_is_a_mismatch_in_extended_json_too() {
+    let db = weather();
+    run(&db, json!({"create": "d"}));
+    let index = |key: Json| json!({"createIndexes": "d", "indexes": [key]});
+    for number in [
+        json!(1),
+        json!({"$numberInt": "1"}),
+        json!({"$numberDouble": "1.0"}),
+        json!({"$date": "2024-01-01T00:00:00Z"}),
+    ] {
+        for command in [
+            json!({"create": "x", "timeseries": number}),
+            json!({"collMod": "w", "timeseries": number}),
+            index(json!({"key": number, "name": "k"})),
+            index(json!({"key": {"a": 1}, "partialFilterExpression": number})),
+            index(number.clone()),
+        ] {
+            let message = fails(&db, command, Code::TypeMismatch).to_string();
+            assert!(message.contains("must be an object, not "), "{message}");
+        }
+    }
+    fails(&db, index(json!({"key": {"$**": 1}, "name": "k"})), Code::CannotCreateIndex);
+    fails(&db, json!({"create": "x", "timeseries": {"$frob": 1}}), Code::IDLUnknownField);
+}

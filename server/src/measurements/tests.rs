@@ -94,3 +94,72 @@ fn measurements_at_both_ends_of_time_are_found_once() {
         assert_eq!(count, times.len(), "{sort:?}");
     }
 }
+
+/// The numbers `n` of the measurements that a filter finds.
+fn numbers(all: &ebbtide::Collection, filter: &RawDocument) -> Vec<i32> {
+    let query = Query::new(filter).unwrap().window(0, None, 64 << 20);
+    let mut found = Measurements::new(all.snapshot().unwrap(), query);
+    let (clock, killed) = (Arc::new(SystemClock::new()), Arc::new(AtomicBool::new(false)));
+    let mut numbers = Vec::new();
+    while !found.is_done() {
+        let batch = found.next_batch(1_000, 16 << 20, Deadline::new(&clock, &killed)).unwrap();
+        numbers.extend(batch.iter().map(|document| document.get_i32("n").unwrap()));
+    }
+    numbers
+}
+
+#[test]
+fn a_condition_means_the_same_whichever_others_stand_beside_it() {
+    let db = Database::builder("/db").fs(Arc::new(SimFs::new("/db"))).open().unwrap();
+    let options = CollectionOptions::new("t").meta_field("m").precision(ebbtide::ttl::Precision::Us);
+    let all = db.create_collection("all", options).unwrap();
+    let object = |members: &[(&str, i64)]| {
+        Value::Object(members.iter().map(|(name, value)| ((*name).into(), Value::Int(*value))).collect())
+    };
+    let measurement = |nanos: i64, n: i64, meta: Value, list: &[i64]| {
+        Value::Object(vec![
+            ("t".into(), Value::Date(Timestamp::from_nanos(i128::from(nanos)))),
+            ("m".into(), meta),
+            ("n".into(), Value::Int(n)),
+            ("l".into(), Value::Array(list.iter().copied().map(Value::Int).collect())),
+            ("s".into(), Value::from("x")),
+        ])
+    };
+    // The members of metas are stored in the order b, a, c.
+    let documents = [
+        measurement(1_500_000, 1, object(&[("b", 1), ("a", 1)]), &[]),
+        measurement(2_000_000, 2, object(&[("b", 1), ("c", 2), ("a", 1)]), &[5]),
+    ];
+    all.insert_documents(&documents).unwrap();
+    let shown = bson::DateTime::from_millis(1);
+    let x = || rawdoc! { "b": 1, "c": 2, "a": 1 };
+    for (filter, expected) in [
+        // A time of 1.5 ms is shown as 1 ms, and is later.
+        (rawdoc! { "t": { "$gt": shown } }, vec![1, 2]),
+        (rawdoc! { "t": shown }, vec![]),
+        (rawdoc! { "t": { "$lte": shown } }, vec![]),
+        (rawdoc! { "t": { "$gt": shown, "$not": { "$size": 3 } } }, vec![1, 2]),
+        (rawdoc! { "n": { "$type": "double" } }, vec![1, 2]),
+        (rawdoc! { "l.0": null }, vec![1]),
+        (rawdoc! { "l.0": { "$ne": null } }, vec![2]),
+        (rawdoc! { "m": x() }, vec![2]),
+        (rawdoc! { "m": { "a": 1, "b": 1, "c": 2 } }, vec![2]),
+        (rawdoc! { "m": { "$ne": x() } }, vec![1]),
+        (rawdoc! { "m": { "$in": [x()] } }, vec![2]),
+        (rawdoc! { "m": { "$all": [x()] } }, vec![2]),
+        (rawdoc! { "m": { "$not": { "$all": [x()] } } }, vec![1]),
+        (rawdoc! { "m": { "$gte": x(), "$lte": x() } }, vec![2]),
+        (rawdoc! { "m": { "$gt": x() } }, vec![]),
+        (rawdoc! { "n": { "$mod": [2, 0] } }, vec![2]),
+    ] {
+        let (regex, never) = (rawdoc! { "s": { "$regex": "X", "$options": "i" } }, rawdoc! { "s": { "$regex": "z" } });
+        for beside in [
+            filter.clone(),
+            rawdoc! { "$and": [regex, filter.clone()], "$comment": "what it is for" },
+            rawdoc! { "$or": [never.clone(), filter.clone()] },
+            rawdoc! { "$nor": [{ "$nor": [never, filter.clone()] }] },
+        ] {
+            assert_eq!(numbers(&all, &beside), expected, "{beside:?}");
+        }
+    }
+}

@@ -59,6 +59,11 @@ def atomic_inserts():
     except BulkWriteError as error:
         assert error.details["nInserted"] == 0 and [e["index"] for e in error.details["writeErrors"]] == [1]
     assert weather.count_documents({}) == 1
+    try:
+        weather.insert_many([{"t": at(1), "v": 2}, {"t": at(2), "v": "text"}, {"t": at(3), "v": 4}], ordered=False)
+        raise AssertionError("a text in a field of numbers")
+    except BulkWriteError as error:
+        assert error.details["nInserted"] == 2 and [e["index"] for e in error.details["writeErrors"]] == [1]
 
 
 def object_ids():
@@ -205,10 +210,38 @@ def profiles():
     db["system.profile"].drop()
 
 
+def updates_of_measurements():
+    weather = series("weather", [{"t": at(0), "m": "a"}])
+    refused(72, lambda: weather.update_many({"m": "a"}, {"$set": {"m": "b"}}), "update")
+    refused(72, lambda: weather.find_one_and_delete({"m": "a"}), "findAndModify")
+
+
+def deletes_of_measurements():
+    weather = series("weather", [{"t": at(0), "m": "a"}, {"t": at(1), "m": "b"}])
+    refused(2, lambda: weather.delete_many({"m": {"$regex": "^a"}}), "$regex")
+    assert weather.delete_many({"$nor": [{"m": {"$ne": "a"}}]}).deleted_count == 1
+
+
+def indexes_of_measurements():
+    weather = series("weather", [{"t": at(0), "m": "a"}])
+    refused(67, lambda: weather.create_index([("m", 1), ("t", -1)]), "partial TTL indexes")
+    refused(72, lambda: weather.create_index("m"), "partial TTL indexes")
+    assert weather.create_index("t", expireAfterSeconds=1 << 30, partialFilterExpression={"m": "a"}) == "t_1"
+
+
+def tops():
+    things = plain("things", [{"_id": 1, "l": [5, 1]}, {"_id": 2, "l": 3}, {"_id": 3, "l": []}, {"_id": 4}])
+    top = {"$topN": {"n": 9, "sortBy": {"l": 1, "_id": 1}, "output": "$_id"}}
+    assert next(things.aggregate([{"$group": {"_id": None, "ids": top}}]))["ids"] == [3, 4, 1, 2]
+
+
 # The beginning of each row, and what shows it.
 ROWS = {
     "a write to a collection that does not exist": creates_collections,
     "an insert of several measurements is atomic": atomic_inserts,
+    "`update` and `findAndModify` of measurements": updates_of_measurements,
+    "the filter of a delete on measurements": deletes_of_measurements,
+    "measurements have partial TTL indexes alone": indexes_of_measurements,
     "an ObjectId as `_id` of a measurement": object_ids,
     "whole numbers of measurements": whole_numbers,
     "measurements come in the order of time": order_of_time,
@@ -217,6 +250,7 @@ ROWS = {
     "`hint` must name an index": hints,
     "`explain` of measurements": explain_of_measurements,
     "`$percentile` and `$median` are exact": percentiles,
+    "`$top`, `$topN`, `$bottom` and `$bottomN`": tops,
     "`$merge` finds documents by `_id`": merges,
     "`$out` fills a collection": outputs,
     "`$lookup` with `let` and `pipeline`": lookups,

@@ -98,13 +98,17 @@ impl RuleSpec {
             let message = format!("an index needs a key: the time field alone, {{{time_field}: 1}}");
             return Err(RuleError::new(Code::IDLFailedToParse, message));
         };
-        let key_direction = read_key(key, time_field)?;
+        let is_plain = spec.get("expireAfterSeconds").is_none() && spec.get("partialFilterExpression").is_none();
+        let key_direction = read_key(key, time_field, is_plain)?;
         let name = match spec.get("name") {
             None => default_name(time_field, key_direction),
             Some(Value::String(name)) => checked_index_name(name)?,
             Some(other) => return Err(mismatch("the name of an index", "a string", other)),
         };
         let Some(filter) = spec.get("partialFilterExpression") else {
+            if is_plain {
+                return Err(RuleError::new(Code::InvalidOptions, NO_PLAIN_INDEX));
+            }
             let message = "an index on the time field needs a partialFilterExpression; for all data set the \
                            collection's expireAfterSeconds";
             return Err(RuleError::new(Code::InvalidOptions, message));
@@ -146,18 +150,26 @@ pub fn checked_index_name(name: &str) -> Result<String, RuleError> {
     Ok(name.to_owned())
 }
 
+/// Of an index that nobody meant to expire anything.
+const NO_PLAIN_INDEX: &str = "a time-series collection has partial TTL indexes alone: times and metas are found without an index, \
+                              so leave this one out";
+
 /// The direction of a key that is one field, the time field.
-fn read_key(key: &Value, time_field: &str) -> Result<i32, RuleError> {
+fn read_key(key: &Value, time_field: &str, is_plain: bool) -> Result<i32, RuleError> {
+    let refused = |code, message: String| match is_plain {
+        true => RuleError::new(code, NO_PLAIN_INDEX),
+        false => RuleError::new(code, message),
+    };
     let Value::Object(fields) = key else {
         return Err(mismatch("the key of an index", "an object", key));
     };
     let [(field, direction)] = fields.as_slice() else {
         let message = format!("the key of a TTL index is the time field alone: {{{time_field}: 1}}");
-        return Err(RuleError::new(Code::CannotCreateIndex, message));
+        return Err(refused(Code::CannotCreateIndex, message));
     };
     if field != time_field {
         let message = format!("the key of a partial TTL index must be the time field '{time_field}', not '{field}'");
-        return Err(RuleError::new(Code::InvalidOptions, message));
+        return Err(refused(Code::InvalidOptions, message));
     }
     read_direction(direction).ok_or_else(|| {
         RuleError::new(Code::CannotCreateIndex, format!("the value of key field '{field}' must be 1 or -1"))

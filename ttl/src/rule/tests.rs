@@ -52,6 +52,22 @@ fn each_mistake_has_its_code() {
 }
 
 #[test]
+fn an_index_that_expires_nothing_is_refused_in_its_own_words() {
+    let error = |text: &str| RuleSpec::parse(&doc(text), "t", Some("m")).unwrap_err();
+    for (key, code) in [
+        (r#"{"m.room": 1, "t": -1}"#, Code::CannotCreateIndex),
+        (r#"{"m": 1}"#, Code::InvalidOptions),
+        (r#"{"t": -1}"#, Code::InvalidOptions),
+    ] {
+        let error = error(&format!(r#"{{"key": {key}, "name": "k"}}"#));
+        assert_eq!(error.code, code, "{key}");
+        assert!(error.message.contains("found without an index"), "{error}");
+    }
+    let expires = error(r#"{"key": {"m": 1}, "expireAfterSeconds": 4}"#);
+    assert!(expires.message.contains("must be the time field 't'"), "{expires}");
+}
+
+#[test]
 fn seconds_are_whole_numbers_by_value() {
     use ExpireAfterContext::{CollMod, CollModIndex, Create, CreateIndexes};
     let code = |value: Value, context| parse_expire_after(&value, context).map_err(|e| e.code);

@@ -12,9 +12,14 @@ const NAMED_ZONE_MS: i64 = 60_000;
 const NAMED_ZONE_SINCE: i64 = 94_694_400_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// Whether the operator gives a part of a date, or a date cut down.
+/// Whether the operator gives a part of a date that is the same in a window of time, or a date cut down.
 pub(crate) fn is_date_operator(name: &str) -> bool {
     unit_of_part(name).is_some() || matches!(name, "$dateTrunc" | "$dateToString")
+}
+
+/// Whether the operator gives a part of a date.
+pub(crate) fn is_part_of_date(name: &str) -> bool {
+    unit_of_part(name).is_some() || name == "$millisecond"
 }
 
 fn unit_of_part(name: &str) -> Option<Unit> {
@@ -47,17 +52,7 @@ pub(crate) fn date_width(name: &str, arguments: &[Node], is_time: &dyn Fn(&Node)
             let Some(RawBson::String(format)) = constant(format)? else { return None };
             (given, width_of_format(format)?, constant(zone)?.clone())
         }
-        (name, [Node::Object(members)]) => {
-            let get = |name: &str| members.iter().find(|(known, _)| known.as_str() == name).map(|(_, node)| node);
-            if members.iter().any(|(name, _)| !matches!(name.as_str(), "date" | "timezone")) {
-                return None;
-            }
-            let zone = match get("timezone") {
-                Some(zone) => constant(zone)?.clone(),
-                None => Some(RawBson::Undefined),
-            };
-            (get("date")?, width_of_bins(unit_of_part(name)?, 1)?, zone)
-        }
+        (name, [given, zone]) => (given, width_of_bins(unit_of_part(name)?, 1)?, constant(zone)?.clone()),
         (name, [given]) => (given, width_of_bins(unit_of_part(name)?, 1)?, Some(RawBson::Undefined)),
         _ => return None,
     };

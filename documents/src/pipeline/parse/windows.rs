@@ -68,11 +68,7 @@ fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Res
     let (name, argument) = operator.ok_or_else(|| wrong(9, "Expected a $-prefixed window function"))?;
     let needs_sort = || match windows.sort {
         Some(_) => Ok(()),
-        None => {
-            let code =
-                if matches!(name, "$derivative" | "$integral" | "$expMovingAvg" | "$shift") { 9 } else { 5_371_602 };
-            Err(wrong(code, format!("{name} must be specified with a top level sortBy expression")))
-        }
+        None => Err(wrong(9, format!("{name} must be specified with a top level sortBy expression"))),
     };
     if matches!(name, "$derivative" | "$integral" | "$expMovingAvg") {
         needs_sort()?;
@@ -84,7 +80,11 @@ fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Res
     };
     match name {
         "$rank" | "$denseRank" | "$documentNumber" => {
-            needs_sort()?;
+            if windows.by.is_none() {
+                let what =
+                    format!("{name} must be specified with a top level sortBy expression with exactly one element");
+                return Err(wrong(5_371_602, what));
+            }
             no_window()?;
             if !argument.as_document().is_some_and(RawDocument::is_empty) {
                 return Err(wrong(5_371_603, format!("{name} must be specified with '{{}}' as the value")));
@@ -283,13 +283,18 @@ pub(super) fn fill(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
     let (mut partition, mut sort, mut output) = (None, None, None);
     for (name, value) in members(object(argument, 9, what)?) {
         match (name, value) {
-            ("partitionBy", value) if partition.is_none() => partition = Some(owned(value)),
+            ("partitionBy", RawBsonRef::Null) => {}
+            ("partitionBy", by @ RawBsonRef::Document(_)) if partition.is_none() => partition = Some(owned(by)),
+            ("partitionBy", other) if partition.is_none() => {
+                let kind = type_name(other);
+                let what = format!("BSON field '$fill.partitionBy' is the wrong type '{kind}', expected type 'object'");
+                return Err(wrong(14, what));
+            }
             ("partitionByFields", RawBsonRef::Array(fields)) if partition.is_none() => {
                 let mut parts = RawDocumentBuf::new();
                 for field in fields.into_iter().map_while(std::result::Result::ok) {
                     let field = field.as_str().ok_or_else(|| wrong(14, "partitionByFields must hold strings"))?;
-                    let name = field.replace('.', "\u{1}");
-                    single(&name, RawBson::String(format!("${field}")))
+                    single(field, RawBson::String(format!("${field}")))
                         .into_iter()
                         .map_while(std::result::Result::ok)
                         .for_each(|(name, value)| parts.append(name, value));
@@ -306,6 +311,10 @@ pub(super) fn fill(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
         }
     }
     let output = output.ok_or_else(|| wrong(40414, "BSON field '$fill.output' is missing but a required field"))?;
+    // Values alone need no partitions, which then are not read either.
+    let is_method = |spec: &RawDocument| members(spec).iter().any(|(name, _)| *name == "method");
+    let has_methods = members(output).into_iter().any(|(_, spec)| spec.as_document().is_some_and(is_method));
+    let partition = partition.filter(|_| has_methods);
     let partition = partition.map(|value| constants.expression(value.as_raw_bson_ref())).transpose()?;
     let (mut windows, mut values) = (begun(partition, sort)?, Tree::default());
     let mut has_values = false;

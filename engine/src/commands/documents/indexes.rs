@@ -1,7 +1,7 @@
 //! Commands on the indexes of ordinary collections: createIndexes, dropIndexes, listIndexes, and the `index` of collMod.
 
 use super::{document, refused};
-use crate::commands::args::{Args, mismatch};
+use crate::commands::args::{Args, mismatch, object};
 use crate::commands::replies::{cursor, reply};
 use crate::db::{Database, Documents};
 use crate::documents::options::{DocumentsOptions, IndexSpec, check_key_path, check_ttl_key};
@@ -97,7 +97,7 @@ fn default_name(key: &[(String, i32)]) -> String {
 }
 
 fn read_key(json: &Json) -> Result<Vec<(String, i32)>> {
-    let members = json.as_object().ok_or_else(|| mismatch("the key of an index", "an object", json))?;
+    let members = object(json).ok_or_else(|| mismatch("the key of an index", "an object", json))?;
     if members.is_empty() {
         let what = "the key of an index is empty: name at least one field, such as {expires: 1}";
         return Err(Error::new(Code::CannotCreateIndex, what));
@@ -128,7 +128,9 @@ fn whole(json: &Json) -> Result<Option<i64>> {
 }
 
 fn read_filter(json: &Json) -> Result<Vec<u8>> {
-    let filter = document(json, "partialFilterExpression")?;
+    let what = "partialFilterExpression";
+    object(json).ok_or_else(|| mismatch(what, "an object", json))?;
+    let filter = document(json, what)?;
     Filter::parse(&filter, Purpose::Partial)?;
     Ok(filter.into_bytes())
 }

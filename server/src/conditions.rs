@@ -1,0 +1,211 @@
+//! Conditions of finds on measurements, of which columns cannot be asked all.
+//!
+//! 1. Columns are asked whatever they can be: times are compared at full precision, objects whatever the order of their members,
+//!    and numbers are one type. So a condition means the same whichever others stand beside it.
+//! 2. The rest ($regex, $mod, $size, $all, $elemMatch) is asked of the document. If it has objects, the members of all objects are
+//!    brought into one order first, those of the condition and those of the document.
+
+use crate::error::Result;
+use bson::raw::{CStr, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use ebbtide::value_of_bson;
+use ebbtide_documents::Purpose;
+use ebbtide_ttl::{Filter, Value};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+/// What a measurement must meet.
+#[derive(Debug)]
+pub(crate) enum Condition {
+    Columns(Filter),
+    /// Asked of the document; with objects in it, of one whose members are in order.
+    Document {
+        filter: Box<ebbtide_documents::Filter>,
+        has_objects: bool,
+    },
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+}
+
+/// A row as conditions see it.
+struct Row<'a, 'v> {
+    column: &'a dyn Fn(&str) -> Cow<'v, Value>,
+    document: &'a RawDocument,
+    /// The document with the members of its objects in order, once that was asked for.
+    in_order: OnceCell<RawDocumentBuf>,
+}
+
+/// A filter that columns alone can be asked.
+pub(crate) fn of_columns(filter: &RawDocument) -> Result<Filter> {
+    Ok(Filter::parse_query(&value_of_bson(RawBsonRef::Document(filter))?)?)
+}
+
+/// A filter in two parts, both of which must hold: what columns are asked, and the rest.
+pub(crate) fn split(filter: &RawDocument) -> Result<(Filter, Vec<Condition>)> {
+    let refused = match of_columns(filter) {
+        Ok(columns) => return Ok((columns, Vec::new())),
+        Err(refused) => refused,
+    };
+    let is_known = ebbtide_documents::Filter::parse(filter, Purpose::Find).is_ok();
+    let Some(all) = is_known.then(|| conjuncts(filter)).flatten() else { return Err(refused) };
+    let (mut columns, mut others) = (Vec::new(), Vec::new());
+    for condition in all {
+        match condition {
+            Condition::Columns(filter) => columns.push(filter),
+            other => others.push(other),
+        }
+    }
+    Ok((Filter::and(columns), others))
+}
+
+/// Whether a row, of which the document has the columns that are asked for, meets all of these.
+pub(crate) fn all_hold<'v>(
+    conditions: &[Condition],
+    column: &dyn Fn(&str) -> Cow<'v, Value>,
+    document: &RawDocument,
+) -> bool {
+    let row = Row { column, document, in_order: OnceCell::new() };
+    conditions.iter().all(|condition| condition.holds(&row))
+}
+
+/// The conditions of a filter that can be read; nothing if one of them is none.
+fn conjuncts(filter: &RawDocument) -> Option<Vec<Condition>> {
+    let mut all = Vec::new();
+    for (name, value) in filter.iter().map_while(std::result::Result::ok) {
+        let member = one(name, value);
+        if let Ok(columns) = of_columns(&member) {
+            all.push(Condition::Columns(columns));
+            continue;
+        }
+        match (name.as_str(), value) {
+            ("$comment", _) => {}
+            ("$and", RawBsonRef::Array(list)) => {
+                for clause in list.into_iter().map_while(std::result::Result::ok) {
+                    all.extend(conjuncts(clause.as_document()?)?);
+                }
+            }
+            ("$or", RawBsonRef::Array(list)) => all.push(Condition::Any(clauses(list)?)),
+            ("$nor", RawBsonRef::Array(list)) => {
+                all.push(Condition::Not(Box::new(Condition::Any(clauses(list)?))));
+            }
+            (_, RawBsonRef::Document(object)) if has_operators(object) => match operators(name, object) {
+                Some(each) => all.extend(each),
+                // A DBRef.
+                None => all.push(of_document(&member)?),
+            },
+            _ => all.push(of_document(&member)?),
+        }
+    }
+    Some(all)
+}
+
+fn clauses(list: &RawArray) -> Option<Vec<Condition>> {
+    let clause = |clause: RawBsonRef<'_>| Some(Condition::All(conjuncts(clause.as_document()?)?));
+    list.into_iter().map_while(std::result::Result::ok).map(clause).collect()
+}
+
+/// The conditions of an object of operators, each of which looks for a value of its own; nothing if one of them is none.
+fn operators(path: &CStr, object: &RawDocument) -> Option<Vec<Condition>> {
+    let mut all = Vec::new();
+    for (operator, operand) in object.iter().map_while(std::result::Result::ok) {
+        if operator.as_str() == "$options" {
+            continue;
+        }
+        let mut alone = one(operator, operand);
+        if operator.as_str() == "$regex"
+            && let Ok(Some(options)) = object.get("$options")
+        {
+            alone.append(bson::raw::cstr!("$options"), options);
+        }
+        let member = one(path, RawBsonRef::Document(&alone));
+        all.push(match (of_columns(&member), operator.as_str(), operand) {
+            (Ok(columns), ..) => Condition::Columns(columns),
+            (_, "$not", RawBsonRef::Document(negated)) => {
+                Condition::Not(Box::new(Condition::All(operators(path, negated)?)))
+            }
+            _ => of_document(&member)?,
+        });
+    }
+    Some(all)
+}
+
+fn of_document(condition: &RawDocument) -> Option<Condition> {
+    let has_objects = condition.iter().map_while(std::result::Result::ok).any(|(_, value)| match value {
+        RawBsonRef::Document(object) if has_operators(object) => {
+            object.iter().map_while(std::result::Result::ok).any(|(_, operand)| has_object(operand))
+        }
+        value => has_object(value),
+    });
+    let condition: Cow<'_, RawDocument> =
+        if has_objects { Cow::Owned(in_order(condition)) } else { Cow::Borrowed(condition) };
+    let filter = Box::new(ebbtide_documents::Filter::parse(&condition, Purpose::Find).ok()?);
+    Some(Condition::Document { filter, has_objects })
+}
+
+/// A document of one member.
+fn one(name: &CStr, value: RawBsonRef<'_>) -> RawDocumentBuf {
+    let mut member = RawDocumentBuf::new();
+    member.append(name, value);
+    member
+}
+
+fn has_operators(object: &RawDocument) -> bool {
+    object.iter().next().and_then(std::result::Result::ok).is_some_and(|(name, _)| name.as_str().starts_with('$'))
+}
+
+fn has_object(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Document(_) => true,
+        RawBsonRef::Array(list) => list.into_iter().map_while(std::result::Result::ok).any(has_object),
+        _ => false,
+    }
+}
+
+/// A document with the members of all objects in one order. Names that begin with '$' come last: an object that begins with one may
+/// be read as operators.
+fn in_order(document: &RawDocument) -> RawDocumentBuf {
+    let mut members: Vec<_> = document.iter().map_while(std::result::Result::ok).collect();
+    members.sort_by(|(a, _), (b, _)| {
+        let (a, b) = (a.as_str(), b.as_str());
+        (a.starts_with('$'), a).cmp(&(b.starts_with('$'), b))
+    });
+    let mut ordered = RawDocumentBuf::new();
+    members.into_iter().for_each(|(name, value)| ordered.append(name, value_in_order(value)));
+    ordered
+}
+
+fn value_in_order(value: RawBsonRef<'_>) -> RawBson {
+    match value {
+        RawBsonRef::Document(object) => RawBson::Document(in_order(object)),
+        RawBsonRef::Array(list) => {
+            RawBson::Array(list.into_iter().map_while(std::result::Result::ok).map(value_in_order).collect())
+        }
+        other => RawBson::from(other),
+    }
+}
+
+impl Condition {
+    fn holds(&self, row: &Row<'_, '_>) -> bool {
+        match self {
+            Condition::Columns(filter) => filter.matches(row.column),
+            Condition::Document { filter, has_objects: false } => filter.matches(row.document),
+            Condition::Document { filter, has_objects: true } => {
+                filter.matches(row.in_order.get_or_init(|| in_order(row.document)))
+            }
+            Condition::All(parts) => parts.iter().all(|part| part.holds(row)),
+            Condition::Any(parts) => parts.iter().any(|part| part.holds(row)),
+            Condition::Not(inner) => !inner.holds(row),
+        }
+    }
+
+    /// Adds the top-level fields that it asks for.
+    pub(crate) fn add_fields(&self, fields: &mut BTreeSet<String>) {
+        match self {
+            Condition::Columns(filter) => fields.extend(filter.fields().into_iter().map(str::to_owned)),
+            Condition::Document { filter, .. } => fields.extend(filter.fields()),
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().for_each(|part| part.add_fields(fields)),
+            Condition::Not(inner) => inner.add_fields(fields),
+        }
+    }
+}
