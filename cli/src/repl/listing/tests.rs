@@ -1,10 +1,10 @@
 use super::*;
 use ebbtide::Database;
-use ebbtide_query::{Session, SessionSettings, statement};
+use ebbtide_query::{Session, statement};
 
 fn run(database: &Database, sql: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let session = Session::new(database.clone(), SessionSettings::default()).unwrap();
+    let session = Session::new(database.clone()).unwrap();
     for statement in statement::parse(sql).unwrap() {
         runtime.block_on(session.run(&statement, sql)).unwrap();
     }
