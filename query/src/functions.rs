@@ -24,6 +24,7 @@ pub(crate) mod intervals;
 mod latest;
 mod list;
 mod moments;
+mod moving;
 mod names;
 mod nulls;
 mod of_each;
@@ -158,6 +159,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
+    moving::register(context)?;
     bounded::register(context)?;
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;

@@ -367,7 +367,7 @@ impl GroupsAccumulator for Sums {
 
 /// An accumulator that returns the canonical NaN: adding infinities produces a negative one.
 #[derive(Debug)]
-struct CanonicalAccumulator(Box<dyn Accumulator>);
+pub(super) struct CanonicalAccumulator(pub(super) Box<dyn Accumulator>);
 
 impl Accumulator for CanonicalAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
@@ -400,7 +400,7 @@ impl Accumulator for CanonicalAccumulator {
 }
 
 /// The same for groups.
-struct CanonicalGroups(Box<dyn GroupsAccumulator>);
+pub(super) struct CanonicalGroups(pub(super) Box<dyn GroupsAccumulator>);
 
 impl GroupsAccumulator for CanonicalGroups {
     fn update_batch(
