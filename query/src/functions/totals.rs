@@ -80,6 +80,13 @@ impl AggregateUDFImpl for Total {
                 let why = format!("is text, numbers are wanted; {name}(x::double) reads numbers from text");
                 return super::arguments::wrong(name, 1, "value", &why);
             }
+            if *kind == DataType::Boolean {
+                let name = self.name();
+                let why = format!(
+                    "is a boolean, numbers are wanted; {name}(x::int) takes true for 1, and count(*) FILTER (WHERE x) counts what is true"
+                );
+                return super::arguments::wrong(name, 1, "value", &why);
+            }
         }
         let fields: Vec<FieldRef> = given.iter().map(|kind| Arc::new(Field::new("x", kind.clone(), true))).collect();
         Ok(fields_with_udf(&fields, self.other.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
