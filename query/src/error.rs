@@ -190,7 +190,8 @@ impl Explainer<'_> {
                 format!("the statement ran out of memory: {}; raise --memory or select less", first_line(message)),
             ),
             DataFusionError::NotImplemented(message) => {
-                QueryError::new(Code::BadValue, format!("not supported: {}", plain(message)))
+                let what = only_growing_frames(message).unwrap_or_else(|| plain(message));
+                QueryError::new(Code::BadValue, format!("not supported: {what}"))
             }
             DataFusionError::Internal(message) => QueryError::new(Code::InternalError, plain(message)),
             other => QueryError::new(Code::BadValue, plain(&other.strip_backtrace())),
@@ -350,6 +351,16 @@ impl Explainer<'_> {
 fn coercion(message: &str) -> Option<&str> {
     let (_, text) = message.split_once("user-defined coercion failed with: ")?;
     Some(text.split_once(" No function matches the given name").map_or(text, |(text, _)| text).trim_end_matches('.'))
+}
+
+/// In the place of an error about an aggregate that cannot forget a value.
+fn only_growing_frames(message: &str) -> Option<String> {
+    let (_, call) = message.split_once("`retract_batch` is not implemented: ")?;
+    let (name, _) = call.split_once('(')?;
+    Some(format!(
+        "{name} over frames that rows leave; begin the frame with UNBOUNDED PRECEDING, or join each row with those of its frame and \
+         group by it"
+    ))
 }
 
 fn first_line(message: &str) -> &str {

@@ -3,13 +3,18 @@
 //!
 //! DataFusion asks an accumulator for each row, with values in boxes, and looks for the ends of a frame by comparing such.
 //! This module puts an operator of its own in the place of windows that have these functions, of whole numbers, doubles and
-//! (for `lag` and `lead`) times; DataFusion computes the others above it. Both ends of a frame only go forward from row to row, so each row is added once and taken off once. What is no
+//! (for `lag` and `lead`) times; DataFusion computes the others above it. The ends of a frame go forward from row to row, so each row is added once and taken off once. What is no
 //! longer in a frame is forgotten: a frame and the batches that wait for their answers are all that is in memory.
+//!
+//! Only frames of months, and of days in a time zone, move back where months and days have other lengths; they may also end before they
+//! begin. DataFusion does not find such frames. So the operator finds them for all functions, whatever the settings are.
 //!
 //! Doubles are summed with what their additions round off, so that a value that leaves a frame leaves nothing behind. In
 //! DataFusion's variances, an outlier that has left leaves results below zero.
 
 mod exec;
+mod keys;
+mod other;
 mod slide;
 mod spec;
 
@@ -28,17 +33,15 @@ pub(crate) struct FastFrames;
 
 impl PhysicalOptimizerRule for FastFrames {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        if !fast_paths(config) {
-            return Ok(plan);
-        }
-        let fast = plan.transform_up(|node| match FrameExec::of(&node) {
+        let fast = fast_paths(config);
+        let plan = plan.transform_up(|node| match FrameExec::of(&node, fast) {
             Some(exec) => Ok(Transformed::yes(Arc::new(exec) as Arc<dyn ExecutionPlan>)),
-            None => Ok(match exec::apart(&node)? {
+            None => Ok(match exec::apart(&node, fast)? {
                 Some(apart) => Transformed::yes(apart),
                 None => Transformed::no(node),
             }),
         });
-        fast.map(|plan| plan.data)
+        plan.map(|plan| plan.data)
     }
 
     fn name(&self) -> &'static str {

@@ -23,6 +23,8 @@ mod gapfill;
 pub(crate) mod intervals;
 mod latest;
 mod list;
+mod moments;
+mod moving;
 mod names;
 mod nulls;
 mod of_each;
@@ -72,6 +74,7 @@ pub(crate) use asof::desugar;
 pub(crate) use edges::EdgesByKeys;
 pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
 pub(crate) use list::{INTERNAL, rows as list};
+pub(crate) use moments::{DoubleSum, Moments, Spread};
 pub(crate) use names::readable;
 pub(crate) use rollup::computes_at_once;
 pub(crate) use totals::beyond as whole_sum_beyond;
@@ -156,6 +159,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
+    moving::register(context)?;
     bounded::register(context)?;
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;

@@ -1,10 +1,11 @@
 //! The operator: rows come in order of their partitions, and go with what their frames hold.
 
-use super::slide::{NULL_ORDER, Order, Slide};
-use super::spec::{Spec, Unit};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::compute::{cast, concat, partition};
-use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use super::keys::{keys, ordered};
+use super::slide::{Order, Slide};
+use super::spec::{Spec, Unit, check};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::compute::{SortOptions, concat, partition};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -44,12 +45,13 @@ struct Plan {
 }
 
 impl FrameExec {
-    /// In the place of a window of DataFusion; `None` if it does something else.
-    pub(super) fn of(node: &Arc<dyn ExecutionPlan>) -> Option<FrameExec> {
+    /// In the place of a window of DataFusion; `None` if it does something else. [`Spec::of`] says what `fast` is.
+    pub(super) fn of(node: &Arc<dyn ExecutionPlan>, fast: bool) -> Option<FrameExec> {
         let windows = windows(node)?;
         let input = Arc::clone(node.children().first()?);
         let first = windows.first()?;
-        let specs = windows.iter().map(|window| Spec::of(window, &input.schema())).collect::<Option<Vec<Spec>>>()?;
+        let specs =
+            windows.iter().map(|window| Spec::of(window, &input.schema(), fast)).collect::<Option<Vec<Spec>>>()?;
         let names = windows.iter().map(|window| {
             let (name, frame) = (window.name(), window.get_window_frame().to_string());
             if name.ends_with(&frame) { name.to_owned() } else { format!("{name} {frame}") }
@@ -77,10 +79,14 @@ fn windows(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
 
 /// A window of which [`FrameExec`] computes some functions and DataFusion the others, as one with the first below one with the
 /// others; `None` if it computes all or none.
-pub(super) fn apart(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+///
+/// # Errors
+/// If DataFusion would answer one of the others wrongly.
+pub(super) fn apart(node: &Arc<dyn ExecutionPlan>, fast: bool) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let (Some(windows), Some(input)) = (windows(node), node.children().first().copied()) else { return Ok(None) };
     let schema = input.schema();
-    let is_frame = |window: &&Arc<dyn WindowExpr>| Spec::of(window, &schema).is_some();
+    windows.iter().try_for_each(|window| check(window, &schema))?;
+    let is_frame = |window: &&Arc<dyn WindowExpr>| Spec::of(window, &schema, fast).is_some();
     let (frames, others): (Vec<_>, Vec<_>) = windows.iter().partition(is_frame);
     if frames.is_empty() || others.is_empty() {
         return Ok(None);
@@ -92,7 +98,7 @@ pub(super) fn apart(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Exec
             None => Arc::new(WindowAggExec::try_new(windows, input, true)?),
         })
     };
-    let Some(frame) = FrameExec::of(&over(&frames, Arc::clone(input))?) else { return Ok(None) };
+    let Some(frame) = FrameExec::of(&over(&frames, Arc::clone(input))?, fast) else { return Ok(None) };
     let computed = over(&others, Arc::new(frame))?;
     let (mut next_frame, mut next_other) = (schema.fields().len(), schema.fields().len() + frames.len());
     let of_windows = windows.iter().map(|window| {
@@ -153,7 +159,7 @@ impl ExecutionPlan for FrameExec {
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let original = Arc::clone(&self.original).replace_children(children, options)?;
-        match FrameExec::of(&original) {
+        match FrameExec::of(&original, true) {
             Some(exec) => Ok(Arc::new(exec)),
             None => Ok(original),
         }
@@ -244,8 +250,11 @@ impl Frames {
         let evaluated = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(&batch)?.into_array(rows);
         let partition_by = self.plan.partition_by.iter().map(evaluated).collect::<Result<Vec<ArrayRef>>>()?;
         let order_by = self.plan.order_by.iter().map(|by| evaluated(&by.expr)).collect::<Result<Vec<ArrayRef>>>()?;
-        let args = self.plan.specs.iter().map(|spec| evaluated(&spec.arg)).collect::<Result<Vec<ArrayRef>>>()?;
-        let keys = if self.uses(Unit::Order) { self.keys(&order_by)? } else { Vec::new() };
+        let args =
+            self.plan.specs.iter().map(|spec| spec.args.iter().map(evaluated).collect::<Result<Vec<ArrayRef>>>());
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let order = if self.uses(Unit::Order) { Some(self.order_of(&order_by)?) } else { None };
+        let keys = order.as_ref().map_or(Ok(Vec::new()), |(values, by)| keys(values, *by))?;
         let all: Vec<ArrayRef> = partition_by.iter().chain(&order_by).cloned().collect();
         let peers = if self.uses(Unit::Peers) { ranges(&all, rows)? } else { Vec::new() };
         let mut peers = peers.into_iter().peekable();
@@ -266,8 +275,10 @@ impl Frames {
             }
             keys.get(range.clone()).unwrap_or_default().iter().for_each(|key| self.order.values.push(*key));
             self.order.rows += range.len();
-            for (slide, arg) in self.slides.iter_mut().zip(&args) {
-                slide.add(&arg.slice(range.start, range.len()))?;
+            let of_range = |column: &ArrayRef| column.slice(range.start, range.len());
+            let order = order.as_ref().map(|(values, by)| (of_range(values), *by));
+            for (slide, args) in self.slides.iter_mut().zip(&args) {
+                slide.add(&args.iter().map(of_range).collect::<Vec<_>>(), order.as_ref())?;
             }
             self.advance(false)?;
         }
@@ -283,16 +294,12 @@ impl Frames {
         self.reservation.try_resize(self.waiting_bytes + slides + self.order.values.bytes() + self.order.peers.bytes())
     }
 
-    /// What rows are ordered by, as numbers that rise.
-    fn keys(&self, order_by: &[ArrayRef]) -> Result<Vec<i128>> {
-        let (Some(values), Some(by)) = (order_by.first(), self.plan.order_by.first()) else {
-            return internal_err!("a frame of values without an order");
-        };
-        let sign = if by.options.descending { -1 } else { 1 };
-        let null = if by.options.nulls_first { -NULL_ORDER } else { NULL_ORDER };
-        let values = cast(values, &DataType::Int64)?;
-        let keys = values.as_primitive::<Int64Type>().iter().map(|value| value.map_or(null, |v| sign * i128::from(v)));
-        Ok(keys.collect())
+    /// What rows are ordered by, and how.
+    fn order_of(&self, order_by: &[ArrayRef]) -> Result<(ArrayRef, SortOptions)> {
+        match (order_by.first(), self.plan.order_by.first()) {
+            (Some(values), Some(by)) => Ok((ordered(values)?, by.options)),
+            _ => internal_err!("a frame of values without an order"),
+        }
     }
 
     fn next_partition(&mut self) -> Result<()> {

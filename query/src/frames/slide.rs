@@ -1,16 +1,16 @@
 //! A frame that slides over the rows of a partition.
 
+use super::keys::{Distance, beyond};
+use super::other::OtherFrame;
 use super::spec::{Function, Kind, Spec, Unit};
-use crate::functions::{double_is_wanted, whole_sum_beyond};
+use crate::functions::{DoubleSum, Moments, double_is_wanted, whole_sum_beyond};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{SortOptions, cast};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
-
-/// The order of rows whose order is null, when these come last; the negative of it when they come first.
-pub(super) const NULL_ORDER: i128 = i128::MAX;
 
 /// Items of a partition's rows from some row on.
 #[derive(Debug)]
@@ -65,12 +65,19 @@ pub(super) struct Order {
     pub(super) peers: Kept<i128>,
 }
 
+impl Order {
+    fn keys(&self, unit: Unit) -> &Kept<i128> {
+        if unit == Unit::Peers { &self.peers } else { &self.values }
+    }
+}
+
 /// Values of one function's argument.
 #[derive(Debug)]
 enum Values {
     Whole(Kept<Option<i64>>),
     Double(Kept<Option<f64>>),
     Any(Kept<bool>),
+    Other(OtherFrame),
 }
 
 /// What is in the frame.
@@ -84,7 +91,7 @@ enum Inside {
     /// Those that may become the wanted one, best first.
     WholeExtreme(VecDeque<(usize, i64)>),
     DoubleExtreme(VecDeque<(usize, f64)>),
-    /// Nothing is kept: the answer is a row's value, or its number.
+    /// Nothing is kept: the answer is a row's value, its number, or that of [`OtherFrame`].
     Rows,
 }
 
@@ -93,6 +100,7 @@ enum Inside {
 enum Answers {
     Whole(Vec<Option<i64>>),
     Double(Vec<Option<f64>>),
+    Other(Vec<ScalarValue>),
 }
 
 /// One function over one partition after the other.
@@ -104,30 +112,48 @@ pub(super) struct Slide {
     /// The frame of the row before `next`.
     start: usize,
     end: usize,
+    /// The first row that a later frame may begin or end at.
+    kept: usize,
     /// The first row of the partition that has no answer.
     next: usize,
+    /// The keys that frames begin and end at, where the calendar says how far away they are.
+    limits: [Kept<i128>; 2],
     answers: Answers,
 }
 
 impl Slide {
     pub(super) fn new(spec: Spec) -> Self {
-        let values = match spec.kind {
-            Kind::Whole => Values::Whole(Kept::default()),
-            Kind::Double => Values::Double(Kept::default()),
-            Kind::Any => Values::Any(Kept::default()),
+        let values = match (&spec.other, spec.kind) {
+            (Some(other), _) => Values::Other(OtherFrame::new(other.clone(), spec.result.clone(), spec.from.is_some())),
+            (None, Kind::Whole) => Values::Whole(Kept::default()),
+            (None, Kind::Double) => Values::Double(Kept::default()),
+            (None, Kind::Any) => Values::Any(Kept::default()),
         };
-        let answers =
-            if spec.result == DataType::Float64 { Answers::Double(Vec::new()) } else { Answers::Whole(Vec::new()) };
+        let answers = match (&spec.other, &spec.result) {
+            (Some(_), _) => Answers::Other(Vec::new()),
+            (None, DataType::Float64) => Answers::Double(Vec::new()),
+            (None, _) => Answers::Whole(Vec::new()),
+        };
         let inside = empty(&spec);
-        Slide { spec, values, inside, start: 0, end: 0, next: 0, answers }
+        let limits = [Kept::default(), Kept::default()];
+        Slide { spec, values, inside, start: 0, end: 0, kept: 0, next: 0, limits, answers }
     }
 
     pub(super) fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Adds the values of further rows of the partition.
-    pub(super) fn add(&mut self, values: &ArrayRef) -> Result<()> {
+    /// Adds further rows of the partition: the function's arguments and, for frames of values, what rows are ordered by.
+    pub(super) fn add(&mut self, args: &[ArrayRef], order: Option<&(ArrayRef, SortOptions)>) -> Result<()> {
+        for (limits, distance) in self.limits.iter_mut().zip([self.spec.from, self.spec.to]) {
+            if let (Some(Distance::Calendar(shift)), Some((times, by))) = (distance, order) {
+                shift.limits(times, *by)?.into_iter().for_each(|limit| limits.push(limit));
+            }
+        }
+        if let Values::Other(frame) = &mut self.values {
+            return frame.add(args);
+        }
+        let Some(values) = args.first() else { return Ok(()) };
         match &mut self.values {
             Values::Whole(kept) => {
                 let values = cast(values, &DataType::Int64)?;
@@ -139,6 +165,7 @@ impl Slide {
                 let is_valid = |row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
                 (0..values.len()).for_each(|row| kept.push(is_valid(row)));
             }
+            Values::Other(_) => {}
         }
         Ok(())
     }
@@ -148,64 +175,131 @@ impl Slide {
         while self.next < order.rows {
             let Some(end) = self.end_of(order, closed) else { break };
             let start = self.start_of(order);
-            for row in self.end.max(start)..end {
-                self.enter(row);
+            if start < self.start || end < self.end {
+                // It moves back, where months have other lengths, and is filled anew.
+                self.leave_all();
+                (self.start, self.end) = (start, start.min(end));
             }
+            self.enter_all(self.end.max(start)..end)?;
             // Rows between the old end and the new start have never been in a frame.
             let entered = self.end;
             self.end = entered.max(end);
             if start >= end {
-                self.inside = empty(&self.spec);
+                self.leave_all();
             } else {
-                for row in self.start..start.min(entered) {
-                    self.leave(row);
-                }
+                self.leave_front(self.start..start.min(entered))?;
             }
             self.start = start;
             self.answer(start < end)?;
             self.next += 1;
         }
-        let needed = if self.spec.from.is_none() { self.end } else { self.start.min(self.end) };
-        match &mut self.values {
-            Values::Whole(kept) => kept.forget(needed),
-            Values::Double(kept) => kept.forget(needed),
-            Values::Any(kept) => kept.forget(needed),
-        }
+        self.forget(order);
         Ok(())
+    }
+
+    /// Lets go of the rows that no later frame holds.
+    fn forget(&mut self, order: &Order) {
+        let last = self.start.min(self.end);
+        self.kept = match (self.spec.from, self.earliest_limit()) {
+            (None, None) => self.end,
+            (Some(_), None) => last,
+            // Frames that move back are filled again from their first row.
+            (None, Some(_)) => 0,
+            (Some(_), Some(limit)) => {
+                (self.kept..last).find(|row| order.values.get(*row) >= limit).unwrap_or(last.max(self.kept))
+            }
+        };
+        self.limits.iter_mut().for_each(|limits| limits.forget(self.next.saturating_sub(1)));
+        match &mut self.values {
+            Values::Whole(kept) => kept.forget(self.kept),
+            Values::Double(kept) => kept.forget(self.kept),
+            Values::Any(kept) => kept.forget(self.kept),
+            Values::Other(frame) => frame.forget(self.kept),
+        }
+    }
+
+    /// The key before which no later frame begins or ends, if frames move back.
+    fn earliest_limit(&self) -> Option<i128> {
+        let ends = [self.spec.from, self.spec.to].into_iter().zip(&self.limits);
+        let limits = ends.filter_map(|(distance, limits)| match distance {
+            Some(Distance::Calendar(shift)) => {
+                // Before the first answer, no row is let go of.
+                let row = self.next.checked_sub(1);
+                Some(row.map_or(i128::MIN, |row| limits.get(row).saturating_sub(shift.slack)))
+            }
+            _ => None,
+        });
+        limits.min()
     }
 
     /// The first row behind the frame of the next row; `None` if rows that are not known yet may be in it.
     fn end_of(&self, order: &Order, closed: bool) -> Option<usize> {
         let Some(distance) = self.spec.to else { return closed.then_some(order.rows) };
-        let keys = match self.spec.unit {
-            Unit::Rows => {
+        let end = match (self.spec.unit, distance) {
+            (Unit::Rows, Distance::Fixed(distance)) => {
                 let end = usize::try_from(place(self.next) + distance + 1).unwrap_or(0);
                 return (end <= order.rows || closed).then_some(end.min(order.rows));
             }
-            Unit::Peers => &order.peers,
-            Unit::Order => &order.values,
+            (_, Distance::Fixed(distance)) => {
+                let keys = order.keys(self.spec.unit);
+                let limit = beyond(keys.get(self.next), distance);
+                on(self.end, order.rows, |row| keys.get(row) <= limit)
+            }
+            (_, Distance::Calendar(_)) => {
+                let limit = self.limits[1].get(self.next);
+                self.seek(self.end, order, |key| key <= limit)
+            }
         };
-        let limit = beyond(keys.get(self.next), distance);
-        let mut end = self.end;
-        while end < order.rows && keys.get(end) <= limit {
-            end += 1;
-        }
         (end < order.rows || closed).then_some(end)
     }
 
     fn start_of(&self, order: &Order) -> usize {
-        let Some(distance) = self.spec.from else { return 0 };
-        let keys = match self.spec.unit {
-            Unit::Rows => return usize::try_from(place(self.next) + distance).unwrap_or(0).min(order.rows),
-            Unit::Peers => &order.peers,
-            Unit::Order => &order.values,
-        };
-        let limit = beyond(keys.get(self.next), distance);
-        let mut start = self.start;
-        while start < order.rows && keys.get(start) < limit {
-            start += 1;
+        match (self.spec.unit, self.spec.from) {
+            (_, None) => 0,
+            (Unit::Rows, Some(Distance::Fixed(distance))) => {
+                usize::try_from(place(self.next) + distance).unwrap_or(0).min(order.rows)
+            }
+            (_, Some(Distance::Fixed(distance))) => {
+                let keys = order.keys(self.spec.unit);
+                let limit = beyond(keys.get(self.next), distance);
+                on(self.start, order.rows, |row| keys.get(row) < limit)
+            }
+            (_, Some(Distance::Calendar(_))) => {
+                let limit = self.limits[0].get(self.next);
+                self.seek(self.start, order, |key| key < limit)
+            }
         }
-        start
+    }
+
+    /// The first row that is not before an end of the frame. It may be before `from`, where this end was.
+    fn seek(&self, from: usize, order: &Order, is_before: impl Fn(i128) -> bool) -> usize {
+        let back = (self.kept..from).rev().take_while(|row| !is_before(order.values.get(*row))).count();
+        on(from - back, order.rows, |row| is_before(order.values.get(row)))
+    }
+
+    /// Takes rows into the frame.
+    fn enter_all(&mut self, rows: Range<usize>) -> Result<()> {
+        if let Values::Other(frame) = &mut self.values {
+            return frame.enter(&rows);
+        }
+        rows.for_each(|row| self.enter(row));
+        Ok(())
+    }
+
+    /// Lets the first rows leave the frame.
+    fn leave_front(&mut self, rows: Range<usize>) -> Result<()> {
+        if let Values::Other(frame) = &mut self.values {
+            return frame.leave(&rows);
+        }
+        rows.for_each(|row| self.leave(row));
+        Ok(())
+    }
+
+    fn leave_all(&mut self) {
+        self.inside = empty(&self.spec);
+        if let Values::Other(frame) = &mut self.values {
+            frame.leave_all();
+        }
     }
 
     fn enter(&mut self, row: usize) {
@@ -316,17 +410,12 @@ impl Slide {
                     (self.start..self.end).filter_map(|row| values.get(row)).for_each(|value| moments.add(value));
                 }
                 let Function::Spread(spread) = self.spec.function else { return Ok(()) };
-                let divisor = *count - u64::from(spread.is_of_sample && *count > 0);
-                let variance = match *count {
-                    1 => 0.0,
-                    count => moments.squared_deviations(count) / divisor as f64,
-                };
-                answers.push((divisor > 0).then(|| if spread.is_root { variance.sqrt() } else { variance }));
+                answers.push(moments.spread(*count, spread));
             }
             (Inside::Count(count), Answers::Whole(answers)) => answers.push(Some(*count as i64)),
             (Inside::Rows, Answers::Whole(answers)) => answers.push(match &self.values {
                 Values::Whole(values) if some => values.get(self.start),
-                Values::Whole(_) | Values::Double(_) => None,
+                Values::Whole(_) | Values::Double(_) | Values::Other(_) => None,
                 Values::Any(_) => Some(self.next as i64 + 1),
             }),
             (Inside::Rows, Answers::Double(answers)) => answers.push(match &self.values {
@@ -340,6 +429,12 @@ impl Slide {
                 let best = best.front().filter(|_| some).map(|(_, value)| *value);
                 answers.push(best.map(|value| if value.is_nan() { f64::NAN } else { value }));
             }
+            (_, Answers::Other(answers)) => {
+                if let Values::Other(frame) = &mut self.values {
+                    let end = if some { self.end } else { self.start };
+                    answers.push(frame.answer(&(self.start..end))?);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -351,15 +446,16 @@ impl Slide {
             Values::Whole(kept) => kept.clear(),
             Values::Double(kept) => kept.clear(),
             Values::Any(kept) => kept.clear(),
+            Values::Other(frame) => frame.restart(),
         }
         self.inside = empty(&self.spec);
-        (self.start, self.end, self.next) = (0, 0, 0);
+        self.limits.iter_mut().for_each(Kept::clear);
+        (self.start, self.end, self.kept, self.next) = (0, 0, 0, 0);
     }
 
     /// The first row whose order is still looked at.
     pub(super) fn looks_from(&self) -> usize {
-        let back = if self.spec.from.is_none() { usize::MAX } else { self.start };
-        back.min(self.end).min(self.next)
+        self.kept.min(self.next)
     }
 
     /// Answers that nobody has taken.
@@ -367,6 +463,7 @@ impl Slide {
         match &self.answers {
             Answers::Whole(answers) => answers.len(),
             Answers::Double(answers) => answers.len(),
+            Answers::Other(answers) => answers.len(),
         }
     }
 
@@ -375,6 +472,7 @@ impl Slide {
         let answers: ArrayRef = match &mut self.answers {
             Answers::Whole(answers) => Arc::new(answers.drain(..rows).collect::<Int64Array>()),
             Answers::Double(answers) => Arc::new(answers.drain(..rows).collect::<Float64Array>()),
+            Answers::Other(answers) => ScalarValue::iter_to_array(answers.drain(..rows))?,
         };
         Ok(cast(&answers, &self.spec.result)?)
     }
@@ -384,19 +482,22 @@ impl Slide {
             Values::Whole(kept) => kept.bytes(),
             Values::Double(kept) => kept.bytes(),
             Values::Any(kept) => kept.bytes(),
+            Values::Other(frame) => frame.bytes(),
         };
         let inside = match &self.inside {
             Inside::WholeExtreme(best) => best.capacity() * size_of::<(usize, i64)>(),
             Inside::DoubleExtreme(best) => best.capacity() * size_of::<(usize, f64)>(),
             _ => 0,
         };
-        values + inside + self.answered() * size_of::<Option<f64>>()
+        let answer = if self.spec.other.is_some() { size_of::<ScalarValue>() } else { size_of::<Option<f64>>() };
+        let limits: usize = self.limits.iter().map(Kept::bytes).sum();
+        values + inside + limits + self.answered() * answer
     }
 }
 
 fn empty(spec: &Spec) -> Inside {
     match (spec.function, spec.kind) {
-        (Function::Value | Function::Number, _) => Inside::Rows,
+        (Function::Value | Function::Number | Function::Other, _) => Inside::Rows,
         (Function::Spread(_), _) => Inside::Spread(Moments::default(), 0),
         (Function::Count, _) | (_, Kind::Any) => Inside::Count(0),
         (Function::Sum | Function::Avg, Kind::Whole) => Inside::Whole(0, 0),
@@ -410,116 +511,7 @@ fn place(row: usize) -> i128 {
     i128::try_from(row).unwrap_or(i128::MAX)
 }
 
-/// The key at a distance; those of nulls are at none.
-fn beyond(key: i128, distance: i128) -> i128 {
-    if key == NULL_ORDER || key == -NULL_ORDER { key } else { key.saturating_add(distance) }
-}
-
-/// A sum of doubles, and what its additions rounded off. Values that are not finite are counted apart.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct DoubleSum {
-    sum: f64,
-    rest: f64,
-    nans: u64,
-    above: u64,
-    below: u64,
-}
-
-impl DoubleSum {
-    fn add(&mut self, value: f64) {
-        if value.is_finite() { self.fold(value) } else { *self.odd(value) += 1 }
-    }
-
-    fn take_off(&mut self, value: f64) {
-        if value.is_finite() { self.fold(-value) } else { *self.odd(value) -= 1 }
-    }
-
-    fn odd(&mut self, value: f64) -> &mut u64 {
-        match value {
-            value if value.is_nan() => &mut self.nans,
-            value if value > 0.0 => &mut self.above,
-            _ => &mut self.below,
-        }
-    }
-
-    /// Adds two doubles, and what that rounds off (Knuth's two-sum).
-    fn fold(&mut self, value: f64) {
-        let sum = self.sum + value;
-        let part = sum - self.sum;
-        self.rest += (self.sum - (sum - part)) + (value - part);
-        self.sum = sum;
-    }
-
-    fn overflowed(&self) -> bool {
-        !self.sum.is_finite() || !self.rest.is_finite()
-    }
-
-    fn value(&self) -> f64 {
-        match (self.nans, self.above, self.below) {
-            (0, 0, 0) if self.overflowed() => self.sum,
-            (0, 0, 0) => self.sum + self.rest,
-            (0, _, 0) => f64::INFINITY,
-            (0, 0, _) => f64::NEG_INFINITY,
-            _ => f64::NAN,
-        }
-    }
-}
-
-/// Sums of doubles and of their squares, each with what it rounded off: what is left of a value that was taken off is nothing.
-#[derive(Debug, Default, Clone, Copy)]
-struct Moments {
-    sum: DoubleSum,
-    squares: DoubleSum,
-}
-
-impl Moments {
-    fn add(&mut self, value: f64) {
-        self.sum.add(value);
-        if value.is_finite() {
-            let (square, rest) = product(value, value);
-            self.squares.fold(square);
-            self.squares.fold(rest);
-        }
-    }
-
-    fn take_off(&mut self, value: f64) {
-        self.sum.take_off(value);
-        if value.is_finite() {
-            let (square, rest) = product(value, value);
-            self.squares.fold(-square);
-            self.squares.fold(-rest);
-        }
-    }
-
-    fn overflowed(&self) -> bool {
-        self.sum.overflowed() || self.squares.overflowed()
-    }
-
-    /// The sum of squared deviations from the mean of `count` values; NaN if a value is not finite or a sum overflows.
-    #[expect(clippy::cast_precision_loss, reason = "rows are fewer than 2^53")]
-    fn squared_deviations(&self, count: u64) -> f64 {
-        if !self.sum.value().is_finite() || self.overflowed() {
-            return f64::NAN;
-        }
-        let (sum, rest, count) = (self.sum.sum, self.sum.rest, count as f64);
-        // (sum + rest)^2 / count, in two doubles.
-        let (square, square_rest) = product(sum, sum);
-        let quotient = square / count;
-        let (whole, whole_rest) = product(quotient, count);
-        let remainder = (square - whole) - whole_rest + square_rest + 2.0 * sum * rest + rest * rest;
-        let deviations = (self.squares.sum - quotient) + (self.squares.rest - remainder / count);
-        deviations.max(0.0)
-    }
-}
-
-/// A product, and what it rounded off (Dekker's product).
-fn product(a: f64, b: f64) -> (f64, f64) {
-    let split = |value: f64| {
-        let scaled = value * 134_217_729.0;
-        let high = scaled - (scaled - value);
-        (high, value - high)
-    };
-    let ((a_high, a_low), (b_high, b_low)) = (split(a), split(b));
-    let rounded = a * b;
-    (rounded, ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low)
+/// The first row from some row on that is not before an end of a frame.
+fn on(from: usize, rows: usize, is_before: impl Fn(usize) -> bool) -> usize {
+    (from..rows).find(|row| !is_before(*row)).unwrap_or(rows.max(from))
 }

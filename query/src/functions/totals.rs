@@ -80,6 +80,13 @@ impl AggregateUDFImpl for Total {
                 let why = format!("is text, numbers are wanted; {name}(x::double) reads numbers from text");
                 return super::arguments::wrong(name, 1, "value", &why);
             }
+            if *kind == DataType::Boolean {
+                let name = self.name();
+                let why = format!(
+                    "is a boolean, numbers are wanted; {name}(x::int) takes true for 1, and count(*) FILTER (WHERE x) counts what is true"
+                );
+                return super::arguments::wrong(name, 1, "value", &why);
+            }
         }
         let fields: Vec<FieldRef> = given.iter().map(|kind| Arc::new(Field::new("x", kind.clone(), true))).collect();
         Ok(fields_with_udf(&fields, self.other.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
@@ -367,7 +374,7 @@ impl GroupsAccumulator for Sums {
 
 /// An accumulator that returns the canonical NaN: adding infinities produces a negative one.
 #[derive(Debug)]
-struct CanonicalAccumulator(Box<dyn Accumulator>);
+pub(super) struct CanonicalAccumulator(pub(super) Box<dyn Accumulator>);
 
 impl Accumulator for CanonicalAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
@@ -400,7 +407,7 @@ impl Accumulator for CanonicalAccumulator {
 }
 
 /// The same for groups.
-struct CanonicalGroups(Box<dyn GroupsAccumulator>);
+pub(super) struct CanonicalGroups(pub(super) Box<dyn GroupsAccumulator>);
 
 impl GroupsAccumulator for CanonicalGroups {
     fn update_batch(

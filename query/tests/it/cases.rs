@@ -200,6 +200,11 @@ fn numbers_that_do_not_fit_or_are_none_give_what_is_written_down() {
 }
 
 #[test]
+fn frames_of_months_and_spreads_in_frames_give_what_is_written_down() {
+    check(&file("tests/cases/frames.md"));
+}
+
+#[test]
 fn what_postgres_understands_gives_what_is_written_down() {
     check(&file("tests/cases/postgres.md"));
 }

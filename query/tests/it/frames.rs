@@ -218,7 +218,6 @@ fn windows_that_are_not_known_are_left_to_datafusion() {
     for call in [
         "sum(i) FILTER (WHERE n > 3) OVER (ORDER BY id ROWS 3 PRECEDING)",
         "sum(DISTINCT i) OVER (ORDER BY id ROWS 3 PRECEDING)",
-        "sum(i) OVER (ORDER BY time RANGE INTERVAL '1 month' PRECEDING)",
         "sum(d) OVER (ORDER BY d RANGE 1.5 PRECEDING)",
         "min(s::varchar) OVER (ORDER BY id ROWS 3 PRECEDING)",
         "rank() OVER (ORDER BY id)",
