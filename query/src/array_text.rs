@@ -59,3 +59,29 @@ fn items(text: &str) -> Option<Vec<Option<String>>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_read_as_postgres_writes_them() {
+        let of = |text| items(text).map(|items| items.join_nulls());
+        assert_eq!(of("{a,b}").as_deref(), Some("a|b"));
+        assert_eq!(of(" { a b , \"c,\\\"d\" , NULL, \"NULL\" } ").as_deref(), Some("a b|c,\"d|-|NULL"));
+        assert_eq!(of("{}").as_deref(), Some(""));
+        for text in ["", "a", "{a", "{a,}", "{,a}", "{{a}}", "{\"a}", "{\"a\"b}"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+
+    trait Joined {
+        fn join_nulls(&self) -> String;
+    }
+
+    impl Joined for Vec<Option<String>> {
+        fn join_nulls(&self) -> String {
+            self.iter().map(|item| item.as_deref().unwrap_or("-")).collect::<Vec<_>>().join("|")
+        }
+    }
+}
