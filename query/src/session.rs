@@ -194,7 +194,7 @@ pub struct Session {
     planning: Planning,
     #[cfg(feature = "workers")]
     workers: Option<crate::workers::Workers>,
-    /// Prepared INSERT and DELETE statements.
+    /// Statements that PREPARE keeps.
     kept: KeptStatements,
     /// Queries that it has run.
     text_cache: TextCache,

@@ -5,8 +5,12 @@
 //! 2262. So before types are coerced, every comparison of a timestamp with a constant is rewritten here: the constant
 //! becomes a literal of the column's own type, rounded so that the comparison keeps its meaning.
 //!
-//! A difference of two times is compared with intervals in the same way: DataFusion would make it an interval without days, which is
-//! less than any interval of a day. As in PostgreSQL, a day has 24 hours here and a month 30 days.
+//! A difference of two times is compared with constant intervals in the same way: DataFusion would make it an interval without days, which
+//! is less than any interval of a day. As in PostgreSQL, a day has 24 hours here and a month 30 days. Intervals that are not constant are
+//! refused.
+//!
+//! DataFusion takes a time without a zone for one of the zone's clock where it is cast to a time with a zone, as by `AT TIME ZONE`. Here
+//! all times are instants, and one without a zone is in UTC.
 
 mod beneath_casts;
 #[cfg(test)]
@@ -19,7 +23,7 @@ use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{Between, Cast, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -300,13 +304,45 @@ impl Rewriter {
                 {
                     return Ok(Transformed::yes(kind.compare(column, op, nanos)));
                 }
+                self.refuse_varying(&left, [&right])?;
+                self.refuse_varying(&right, [&left])?;
                 Ok(self.two_units(BinaryExpr { left, op, right }))
             }
-            Expr::Between(between) => Ok(self.between(between)),
-            Expr::InList(list) => Ok(self.in_list(list)),
-            Expr::Cast(cast) => Ok(cast_constant(cast)),
+            Expr::Between(between) => self.between(between),
+            Expr::InList(list) => self.in_list(list),
+            Expr::Cast(cast) => Ok(self.cast(cast)),
             other => Ok(Transformed::no(other)),
         }
+    }
+
+    /// Refuses to compare a difference of times with intervals that are not constant.
+    fn refuse_varying<'a>(&self, compared: &Expr, others: impl IntoIterator<Item = &'a Expr>) -> Result<()> {
+        let is = |expr: &Expr, of: fn(&DataType) -> bool| expr.get_type(&self.schema).is_ok_and(|kind| of(&kind));
+        let is_varying = |expr: &Expr| is(expr, |kind| matches!(kind, DataType::Interval(_)));
+        if is(compared, |kind| matches!(kind, DataType::Duration(_))) && others.into_iter().any(is_varying) {
+            return plan_err!(
+                "a difference of times is compared with a constant interval only; add the interval to one of the times and compare \
+                 the times: a < b + i for a - b < i"
+            );
+        }
+        Ok(())
+    }
+
+    /// A cast of a time without a zone to one with a zone, by way of UTC.
+    fn cast(&self, mut cast: Cast) -> Transformed<Expr> {
+        let unit = match cast.field.data_type() {
+            DataType::Timestamp(_, Some(zone)) if !is_utc(zone) => match cast.expr.get_type(&self.schema) {
+                Ok(DataType::Timestamp(unit, None)) => Some(unit),
+                Ok(DataType::Date32 | DataType::Date64) => Some(TimeUnit::Millisecond),
+                Ok(text) if text.is_string() => Some(TimeUnit::Nanosecond),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(unit) = unit else { return cast_constant(cast) };
+        let time = std::mem::take(&mut cast.expr);
+        *cast.expr = in_utc(time, unit);
+        Transformed::yes(Expr::Cast(cast))
     }
 
     /// Compares two timestamps, or differences, of different units in the finer one; by default the finer one would be truncated.
@@ -314,9 +350,20 @@ impl Rewriter {
         let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
             return Transformed::no(Expr::BinaryExpr(compared));
         };
-        if std::mem::discriminant(&left.of) != std::mem::discriminant(&right.of) {
-            return Transformed::no(Expr::BinaryExpr(compared));
-        }
+        let has_zone = |kind: &Kind| matches!(&kind.of, Of::Instant(Some(zone)) if !is_utc(zone));
+        let has_none = |kind: &Kind| matches!(kind.of, Of::Instant(None));
+        let changed = match (&left.of, &right.of) {
+            (Of::Instant(_), Of::Instant(_)) if has_none(&left) && has_zone(&right) => {
+                *compared.left = in_utc(std::mem::take(&mut compared.left), left.unit);
+                true
+            }
+            (Of::Instant(_), Of::Instant(_)) if has_zone(&left) && has_none(&right) => {
+                *compared.right = in_utc(std::mem::take(&mut compared.right), right.unit);
+                true
+            }
+            (Of::Instant(_), Of::Instant(_)) | (Of::Length, Of::Length) => false,
+            _ => return Transformed::no(Expr::BinaryExpr(compared)),
+        };
         let cast = |expr: &mut Box<Expr>, finer: Kind| {
             let inner = std::mem::take(expr);
             **expr = Expr::Cast(Cast::new(inner, finer.arrow()));
@@ -324,16 +371,20 @@ impl Rewriter {
         match unit_nanos(left.unit).cmp(&unit_nanos(right.unit)) {
             Ordering::Less => cast(&mut compared.right, left),
             Ordering::Greater => cast(&mut compared.left, right),
-            Ordering::Equal => return Transformed::no(Expr::BinaryExpr(compared)),
+            Ordering::Equal => return Transformed::new_transformed(Expr::BinaryExpr(compared), changed),
         }
         Transformed::yes(Expr::BinaryExpr(compared))
     }
 
-    fn between(&self, between: Between) -> Transformed<Expr> {
-        let Some((column, kind)) = self.compared(&between.expr) else { return Transformed::no(Expr::Between(between)) };
+    fn between(&self, between: Between) -> Result<Transformed<Expr>> {
+        let Some((column, kind)) = self.compared(&between.expr) else {
+            return Ok(Transformed::no(Expr::Between(between)));
+        };
         let (low, high) = (self.constant(&between.low, &kind), self.constant(&between.high, &kind));
+        let varying = [low.is_none().then_some(&*between.low), high.is_none().then_some(&*between.high)];
+        self.refuse_varying(&between.expr, varying.into_iter().flatten())?;
         if low.is_none() && high.is_none() {
-            return Transformed::no(Expr::Between(between));
+            return Ok(Transformed::no(Expr::Between(between)));
         }
         let (from, to) = if between.negated { (Operator::Lt, Operator::Gt) } else { (Operator::GtEq, Operator::LtEq) };
         let side = |op, nanos: Option<i128>, bound: Box<Expr>| match nanos {
@@ -341,13 +392,16 @@ impl Rewriter {
             None => Expr::BinaryExpr(BinaryExpr::new(between.expr.clone(), op, bound)),
         };
         let (low, high) = (side(from, low, between.low), side(to, high, between.high));
-        Transformed::yes(if between.negated { low.or(high) } else { low.and(high) })
+        Ok(Transformed::yes(if between.negated { low.or(high) } else { low.and(high) }))
     }
 
-    fn in_list(&self, list: InList) -> Transformed<Expr> {
-        let Some((column, kind)) = self.compared(&list.expr) else { return Transformed::no(Expr::InList(list)) };
+    fn in_list(&self, list: InList) -> Result<Transformed<Expr>> {
+        let Some((column, kind)) = self.compared(&list.expr) else { return Ok(Transformed::no(Expr::InList(list))) };
         let constants: Option<Vec<i128>> = list.list.iter().map(|e| self.constant(e, &kind)).collect();
-        let Some(constants) = constants else { return Transformed::no(Expr::InList(list)) };
+        let Some(constants) = constants else {
+            self.refuse_varying(&list.expr, &list.list)?;
+            return Ok(Transformed::no(Expr::InList(list)));
+        };
         let members: Vec<Expr> = constants
             .into_iter()
             .filter_map(|nanos| match kind.place(nanos) {
@@ -357,13 +411,13 @@ impl Rewriter {
             .collect();
         if members.is_empty() {
             let op = if list.negated { Operator::GtEq } else { Operator::Lt };
-            return Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(
+            return Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(
                 Box::new(column),
                 op,
                 Box::new(kind.literal(i64::MIN)),
-            )));
+            ))));
         }
-        Transformed::yes(Expr::InList(InList::new(Box::new(column), members, list.negated)))
+        Ok(Transformed::yes(Expr::InList(InList::new(Box::new(column), members, list.negated))))
     }
 
     /// The nanoseconds that a constant expression stands for, beside values of this type.
@@ -400,6 +454,10 @@ impl Rewriter {
             _ => None,
         }
     }
+}
+
+fn in_utc(time: Box<Expr>, unit: TimeUnit) -> Expr {
+    Expr::Cast(Cast::new(time, DataType::Timestamp(unit, Some("UTC".into()))))
 }
 
 /// Whether an operator compares two values of a type.

@@ -6,7 +6,7 @@
 //!    brought into one order first, those of the condition and those of the document.
 
 use crate::error::Result;
-use bson::raw::{CStr, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{CStr, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::value_of_bson;
 use ebbtide_documents::Purpose;
 use ebbtide_ttl::{Filter, Value};
@@ -47,8 +47,9 @@ pub(crate) fn split(filter: &RawDocument) -> Result<(Filter, Vec<Condition>)> {
         Ok(columns) => return Ok((columns, Vec::new())),
         Err(refused) => refused,
     };
-    let is_known = ebbtide_documents::Filter::parse(filter, Purpose::Find).is_ok();
-    let Some(all) = is_known.then(|| conjuncts(filter)).flatten() else { return Err(refused) };
+    // An operator that columns cannot be asked may have a wrong operand.
+    ebbtide_documents::Filter::parse(filter, Purpose::Find)?;
+    let Some(all) = conjuncts(filter) else { return Err(refused) };
     let (mut columns, mut others) = (Vec::new(), Vec::new());
     for condition in all {
         match condition {
@@ -109,8 +110,15 @@ fn clauses(list: &RawArray) -> Option<Vec<Condition>> {
 fn operators(path: &CStr, object: &RawDocument) -> Option<Vec<Condition>> {
     let mut all = Vec::new();
     for (operator, operand) in object.iter().map_while(std::result::Result::ok) {
-        if operator.as_str() == "$options" {
-            continue;
+        match (operator.as_str(), operand) {
+            ("$options", _) => continue,
+            ("$all", RawBsonRef::Array(values)) if !values.is_empty() => {
+                for value in values.into_iter().map_while(std::result::Result::ok) {
+                    all.push(of_value(path, value)?);
+                }
+                continue;
+            }
+            _ => {}
         }
         let mut alone = one(operator, operand);
         if operator.as_str() == "$regex"
@@ -128,6 +136,22 @@ fn operators(path: &CStr, object: &RawDocument) -> Option<Vec<Condition>> {
         });
     }
     Some(all)
+}
+
+/// The condition of one value of `$all`: it is equal to it, or an element is.
+fn of_value(path: &CStr, value: RawBsonRef<'_>) -> Option<Condition> {
+    let equals = one(bson::raw::cstr!("$eq"), value);
+    let columns = match value {
+        RawBsonRef::RegularExpression(_) => None,
+        RawBsonRef::Document(object) if has_operators(object) => None,
+        _ => of_columns(&one(path, RawBsonRef::Document(&equals))).ok(),
+    };
+    if let Some(columns) = columns {
+        return Some(Condition::Columns(columns));
+    }
+    let values = RawArrayBuf::from_iter([value]);
+    let all = one(bson::raw::cstr!("$all"), RawBsonRef::Array(&values));
+    of_document(&one(path, RawBsonRef::Document(&all)))
 }
 
 fn of_document(condition: &RawDocument) -> Option<Condition> {

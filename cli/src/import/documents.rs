@@ -232,10 +232,12 @@ fn read_not_finite(documents: &mut [Value], at: usize, schema: &Schema) -> bool 
 /// The number that the text `NaN`, `inf` or `-inf` stands for.
 fn not_finite(value: &Value) -> Option<f64> {
     let Value::String(text) = value else { return None };
-    if text.bytes().any(|byte| byte.is_ascii_digit()) {
-        return None;
+    match text.as_str() {
+        "NaN" => Some(f64::NAN),
+        "inf" => Some(f64::INFINITY),
+        "-inf" => Some(f64::NEG_INFINITY),
+        _ => None,
     }
-    text.parse().ok()
 }
 
 fn add_paths(value: &Value, parent: u64, paths: &mut HashSet<u64>) {

@@ -6,7 +6,7 @@ use ebbtide_query::text_table::infer::ColumnStats;
 #[derive(Debug, Default)]
 pub(super) struct LearnedColumns {
     pub(super) seen: Vec<ColumnStats>,
-    /// The names of columns of other forms.
+    /// The names of columns of Parquet, Arrow and NDJSON files.
     pub(super) names: Vec<String>,
     /// Those that hold times.
     pub(super) times: Vec<String>,

@@ -167,9 +167,23 @@ fn statements_of_all(snapshot: &Snapshot, name: Option<&str>) -> Result<Vec<Stri
         });
     }
     if name.is_none() {
-        lines.extend(snapshot.views().values().map(|text| format!("{text};")));
+        lines.extend(views_in_order(snapshot));
     }
     Ok(lines)
+}
+
+/// What makes the views, each after those that it names.
+fn views_in_order(snapshot: &Snapshot) -> Vec<String> {
+    let mut left: Vec<(&String, &String)> = snapshot.views().iter().collect();
+    let mut lines = Vec::new();
+    while !left.is_empty() {
+        let names = |(name, text): (&String, &String), other: &String| name != other && text.contains(other.as_str());
+        let is_free = |view: &(&String, &String)| !left.iter().any(|(other, _)| names(*view, other));
+        // A text may contain a name that it does not read.
+        let at = left.iter().position(is_free).unwrap_or_default();
+        lines.push(format!("{};", left.remove(at).1));
+    }
+    lines
 }
 
 /// What makes a collection, its rules and its ladder.
@@ -177,7 +191,10 @@ fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
     let name = quoted(collection.name());
     let create = collection.create_command();
     let of_time_series = create["timeseries"].as_object().into_iter().flatten();
-    let others = create.as_object().into_iter().flatten().filter(|(key, _)| !NOT_IN_WITH.contains(&key.as_str()));
+    // An archive is named behind the retention, if there is one.
+    let expires = !create["expireAfterSeconds"].is_null();
+    let is_option = |key: &str| !NOT_IN_WITH.contains(&key) && !(expires && OF_RETENTION.contains(&key));
+    let others = create.as_object().into_iter().flatten().filter(|(key, _)| is_option(key.as_str()));
     let option = |(key, value): (&String, &Value)| format!("{key} = {}", literal(value));
     let options = of_time_series.chain(others).map(option).collect::<Vec<_>>().join(", ");
     let clause = |words: &str, key: &str, unit: &str| match &create[key] {
@@ -185,7 +202,10 @@ fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
         value => format!(" {words} {}{unit}", literal(value)),
     };
     let expiry = clause("EXPIRE AFTER", "expireAfterSeconds", " SECONDS");
-    let archive = clause("INTO", "expireInto", "") + &clause("KEEP", "keepSeconds", " SECONDS");
+    let archive = match expires {
+        true => clause("INTO", "expireInto", "") + &clause("KEEP", "keepSeconds", " SECONDS"),
+        false => String::new(),
+    };
     let mut lines = vec![format!("CREATE COLLECTION {name} WITH ({options}){expiry}{archive};")];
     lines.extend(ladder_of(&name, &create["ladder"]));
     // Their filters are documents.
@@ -194,7 +214,8 @@ fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
 }
 
 /// Parts of the command that makes a collection for which SQL has clauses or statements.
-const NOT_IN_WITH: [&str; 6] = ["create", "timeseries", "expireAfterSeconds", "expireInto", "keepSeconds", "ladder"];
+const NOT_IN_WITH: [&str; 4] = ["create", "timeseries", "expireAfterSeconds", "ladder"];
+const OF_RETENTION: [&str; 2] = ["expireInto", "keepSeconds"];
 
 /// What makes the ladder of a collection, if it has one.
 fn ladder_of(name: &str, ladder: &Value) -> Option<String> {

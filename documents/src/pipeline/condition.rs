@@ -7,7 +7,7 @@ use crate::expression::{Constants, Expression, is_true, members};
 use crate::json::DEPTH_MAX;
 use crate::raw::type_name;
 use crate::{ExpressionError, Filter, Purpose};
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 
 /// What a document must meet.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(super) enum Condition {
 }
 
 /// Splits a filter in two: the members that a [`Filter`] can hold, and those that are `$expr` or contain it within `$and`, `$or` and
-/// `$nor`. A document matches the filter if it matches both.
+/// `$nor`. A document matches the filter if it matches both. An `$and` is split too.
 ///
 /// ```
 /// use ebbtide_documents::{bson::rawdoc, split_expressions};
@@ -34,8 +34,19 @@ pub(super) enum Condition {
 pub fn split_expressions(filter: &RawDocument) -> (RawDocumentBuf, RawDocumentBuf) {
     let (mut asked, mut computed) = (RawDocumentBuf::new(), RawDocumentBuf::new());
     for (name, value) in filter.iter().map_while(std::result::Result::ok) {
-        let part = if has_expression(name.as_str(), value, 1) { &mut computed } else { &mut asked };
-        part.append(name, value);
+        match value {
+            _ if !has_expression(name.as_str(), value, 1) => asked.append(name, value),
+            RawBsonRef::Array(clauses) if name.as_str() == "$and" => {
+                let is_computed = |clause: &RawBsonRef<'_>| clause.as_document().is_some_and(has_expressions);
+                let clauses = clauses.into_iter().map_while(std::result::Result::ok);
+                let (with, without): (Vec<_>, Vec<_>) = clauses.partition(is_computed);
+                if !without.is_empty() {
+                    asked.append(name, RawArrayBuf::from_iter(without));
+                }
+                computed.append(name, RawArrayBuf::from_iter(with));
+            }
+            value => computed.append(name, value),
+        }
     }
     (asked, computed)
 }

@@ -80,7 +80,7 @@ impl Densify {
         if partitions.is_empty()
             && let Bounds::Explicit(..) = self.bounds
         {
-            // One without a name.
+            // A partition without values of its fields.
             partitions.insert(Vec::new(), (Vec::new(), Vec::new()));
         }
         let mut found = without;

@@ -427,12 +427,13 @@ fn mistakes_in_groups_windows_and_fills_have_the_numbers_of_mongodb() {
         rawdoc! { "p": [{ "$fill": stage }] }
     };
     let method = || rawdoc! { "method": "locf" };
-    assert_eq!(code(&fill(rawdoc! { "partitionBy": "$n" }, method())), 14);
+    assert_eq!(code(&fill(rawdoc! { "partitionBy": 5 }, method())), 14);
     assert_eq!(code(&fill(rawdoc! { "partitionByFields": ["o.a"] }, method())), 16412);
     for (more, output) in [
         (rawdoc! { "partitionByFields": ["o.a"] }, rawdoc! { "value": 0 }),
         (rawdoc! { "partitionByFields": ["n"] }, method()),
         (rawdoc! { "partitionBy": null }, method()),
+        (rawdoc! { "partitionBy": "$n" }, method()),
         (rawdoc! { "partitionBy": { "n": "$n" } }, method()),
     ] {
         assert_eq!(run(&fill(more.clone(), output), &people()).len(), 3, "{more:?}");

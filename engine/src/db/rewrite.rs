@@ -91,7 +91,7 @@ impl Documents {
         // Without the log's lock a command that is being evaluated would bring back the columns that it began with.
         let _log = engine.log.lock();
         let collection = engine.state.read().documents(self.name())?.id;
-        // No document is stored yet that has another number.
+        // No document is stored yet, so no whole number that a double does not hold.
         let columns =
             columns.into_iter().map(|column| ColumnRecord::from(&DocumentColumn { fits_doubles: true, ..column }));
         engine.commit(vec![Op::SetDocumentColumns { collection, columns: columns.collect() }])

@@ -165,7 +165,6 @@ impl CollectionSnapshot {
     pub fn state(&self) -> String {
         match self.suspended {
             None => "active".to_owned(),
-            Some(1) => "suspended: 1 measurement out of range".to_owned(),
             Some(count) => format!("suspended: {count} measurements out of range"),
         }
     }

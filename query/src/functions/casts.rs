@@ -1,18 +1,16 @@
 //! Casts of texts that DataFusion reads otherwise than PostgreSQL: `'{a,b}'::text[]`, `'02:00:00'::interval`; and the patterns
-//! of `to_char`. And casts to times with a zone, which DataFusion takes for times of that zone's clock: here they are instants.
+//! of `to_char`.
 
-use super::date_trunc::is_utc;
 use super::intervals;
 use crate::array_text::list;
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::{Expr, ExprSchemable};
 
-/// Replaces literals under casts, patterns, and casts to times with a zone.
+/// Replaces literals under casts, and patterns.
 #[derive(Debug)]
 pub(super) struct Texts;
 
@@ -21,16 +19,7 @@ impl FunctionRewrite for Texts {
         "casts_of_texts"
     }
 
-    fn rewrite(&self, mut expr: Expr, schema: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
-        if is_to_zone(&expr)
-            && let Expr::Cast(cast) = &mut expr
-            && let Some(unit) = unit_without_zone(&cast.expr.get_type(schema)?)
-        {
-            let utc = DataType::Timestamp(unit, Some("UTC".into()));
-            let time = std::mem::take(cast.expr.as_mut());
-            *cast.expr = Expr::Cast(Cast::new(Box::new(time), utc));
-            return Ok(Transformed::yes(expr));
-        }
+    fn rewrite(&self, mut expr: Expr, _: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
         if let Expr::Cast(cast) = &mut expr
             && let Expr::Literal(value, _) = cast.expr.as_ref()
             && let Some(text) = value.try_as_str().flatten()
@@ -58,27 +47,12 @@ impl FunctionRewrite for Texts {
     }
 }
 
-/// Whether an expression is a cast to a time with a zone other than UTC, as `AT TIME ZONE` is.
-fn is_to_zone(expr: &Expr) -> bool {
-    matches!(expr, Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, Some(zone)) if !is_utc(zone)))
-}
-
-/// The unit of a time without a zone, also as a text.
-fn unit_without_zone(kind: &DataType) -> Option<TimeUnit> {
-    match kind {
-        DataType::Timestamp(unit, None) => Some(*unit),
-        text if text.is_string() => Some(TimeUnit::Nanosecond),
-        _ => None,
-    }
-}
-
 /// Whether an expression, without those inside it, may be replaced.
 pub(super) fn may_be_rewritten(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(cast) => {
-            let is_text = matches!(*cast.expr, Expr::Literal(..))
-                && matches!(cast.field.data_type(), DataType::List(_) | DataType::Interval(_));
-            is_text || is_to_zone(expr)
+            matches!(*cast.expr, Expr::Literal(..))
+                && matches!(cast.field.data_type(), DataType::List(_) | DataType::Interval(_))
         }
         Expr::ScalarFunction(call) => call.func.name() == "to_char",
         _ => false,

@@ -1,4 +1,4 @@
-//! Statements that write: `INSERT` and `DELETE`, and `PREPARE`, `EXECUTE` and `DEALLOCATE` for them.
+//! INSERT, UPDATE and DELETE on collections; `PREPARE`, `EXECUTE` and `DEALLOCATE`.
 
 use super::access::{self, Access};
 use super::kept::{Prepared, Typed, parameter_number};
@@ -57,9 +57,11 @@ impl Session {
             }
             parsed => return Ok(Some(ToRun { parsed, headings, tokens })),
         };
-        if let Some(Typed { statement, headings, tokens }) = self.executed(&inner)? {
-            let (parsed, tokens) = (DfStatement::Statement(Box::new(statement)), Cow::Owned(tokens));
-            return Ok(Some(ToRun { parsed, headings, tokens }));
+        if let Some(Typed { statement, headings, tokens: kept }) = self.executed(&inner)? {
+            // The values may name columns too.
+            let tokens = [kept.as_slice(), &tokens].concat();
+            let parsed = DfStatement::Statement(Box::new(statement));
+            return Ok(Some(ToRun { parsed, headings, tokens: Cow::Owned(tokens) }));
         }
         match inner.as_ref() {
             ast::Statement::Prepare { name, data_types, statement } => {

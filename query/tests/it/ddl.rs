@@ -158,7 +158,7 @@ fn a_measurement_out_of_range_suspends_and_says_so() {
     let w = two_sensors();
     w.rows("INSERT INTO w (t, s) VALUES ('1969-12-31T23:59:59Z', 'old')");
     assert_eq!(w.number("SELECT count(*) FROM w"), 289);
-    assert_eq!(w.rows("SHOW TTL")[0]["state"], json!("suspended: 1 measurement out of range"));
+    assert_eq!(w.rows("SHOW TTL")[0]["state"], json!("suspended: 1 measurements out of range"));
     assert!(w.text("EXPLAIN ANALYZE SELECT * FROM w").contains("suspended"));
     w.rows("DELETE FROM w WHERE t < '1970-01-01'");
     assert_eq!(w.number("SELECT count(*) FROM w"), 148);

@@ -22,7 +22,10 @@ fn the_statements_of_a_collection_make_it_again_with_its_rules() {
             "CREATE COLLECTION w WITH (timeField = 't', metaField = 'it''s', graceSeconds = 3600, maxBytes = 1000000) \
                  EXPIRE AFTER 30 DAYS INTO 'file://{archive}' KEEP 2 YEARS; \
              CREATE LADDER ON w (STEP '1 hour' FOR 90 DAYS, STEP '1 day' FOREVER) FIELDS (a, \"B\"); \
-             CREATE COLLECTION o EXPIRE ITEMS AFTER 30 MINUTES; CREATE VIEW v AS SELECT * FROM w"
+             CREATE COLLECTION o EXPIRE ITEMS AFTER 30 MINUTES; CREATE VIEW z AS SELECT * FROM w; \
+             CREATE VIEW a AS SELECT * FROM z; \
+             CREATE COLLECTION off WITH (timeField = 't') EXPIRE AFTER 1 DAY INTO 'file://{archive}2'; \
+             ALTER COLLECTION off EXPIRE OFF"
         ),
     );
     let made = |database: &Database| database.snapshot().collection("w").unwrap().create_command();

@@ -284,7 +284,9 @@ pub(super) fn fill(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
     for (name, value) in members(object(argument, 9, what)?) {
         match (name, value) {
             ("partitionBy", RawBsonRef::Null) => {}
-            ("partitionBy", by @ RawBsonRef::Document(_)) if partition.is_none() => partition = Some(owned(by)),
+            ("partitionBy", by @ (RawBsonRef::Document(_) | RawBsonRef::String(_))) if partition.is_none() => {
+                partition = Some(owned(by));
+            }
             ("partitionBy", other) if partition.is_none() => {
                 let kind = type_name(other);
                 let what = format!("BSON field '$fill.partitionBy' is the wrong type '{kind}', expected type 'object'");
