@@ -177,7 +177,9 @@ fn views_in_order(snapshot: &Snapshot) -> Vec<String> {
     let mut left: Vec<(&String, &String)> = snapshot.views().iter().collect();
     let mut lines = Vec::new();
     while !left.is_empty() {
-        let names = |(name, text): (&String, &String), other: &String| name != other && text.contains(other.as_str());
+        let words =
+            |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect::<Vec<_>>();
+        let names = |(name, text): (&String, &String), other: &String| name != other && words(text).contains(other);
         let is_free = |view: &(&String, &String)| !left.iter().any(|(other, _)| names(*view, other));
         // A text may contain a name that it does not read.
         let at = left.iter().position(is_free).unwrap_or_default();

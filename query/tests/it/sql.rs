@@ -56,19 +56,15 @@ fn what_expiry_hid_is_named_also_where_statistics_answered() {
 }
 
 #[test]
-fn a_statement_prepared_before_the_meta_had_a_type_says_so() {
+fn a_statement_prepared_before_the_meta_had_a_type_is_planned_again() {
     let w = World::at("2024-01-01T12:00:00Z");
     w.rows("CREATE COLLECTION w WITH (timeField = 't', metaField = 's')");
     w.rows("INSERT INTO w (t, v) VALUES ('2024-01-01T00:00:00Z', 1)");
-    w.rows("PREPARE metas AS SELECT s, v FROM w");
+    w.rows("PREPARE metas AS SELECT s, v FROM w ORDER BY v");
     w.rows("CREATE VIEW times AS SELECT t FROM w");
     assert_eq!(w.text("EXECUTE metas"), r#"[{"s":null,"v":1}]"#);
     w.rows("INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:01Z', 'a', 2)");
-    let error = w.error("EXECUTE metas");
-    assert!(error.message().contains("prepare the statement"), "{error}");
     assert_eq!(w.number("SELECT count(*) FROM times"), 2);
-    w.rows("DEALLOCATE metas");
-    w.rows("PREPARE metas AS SELECT s, v FROM w ORDER BY v");
     assert_eq!(w.text("EXECUTE metas"), r#"[{"s":null,"v":1},{"s":"a","v":2}]"#);
 }
 
@@ -97,7 +93,7 @@ fn a_clock_that_jumped_is_confirmed() {
     let w = two_sensors();
     w.clock.jump(time("2024-02-01T00:00:00Z"));
     let dropped = || w.number("SELECT count(*) FROM ebbtide.sweeps");
-    w.rows("SWEEP");
+    assert!(w.error("SWEEP").message().contains("nothing was dropped"));
     assert_eq!(dropped(), 0, "a month in no time");
     w.rows("CONFIRM CLOCK");
     w.rows("SWEEP");
