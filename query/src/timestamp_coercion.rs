@@ -304,8 +304,8 @@ impl Rewriter {
                 {
                     return Ok(Transformed::yes(kind.compare(column, op, nanos)));
                 }
-                self.refuse_varying(&left, [&right])?;
-                self.refuse_varying(&right, [&left])?;
+                self.refuse_varying(&left, [right.as_ref()])?;
+                self.refuse_varying(&right, [left.as_ref()])?;
                 Ok(self.two_units(BinaryExpr { left, op, right }))
             }
             Expr::Between(between) => self.between(between),
