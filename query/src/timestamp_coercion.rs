@@ -251,8 +251,12 @@ impl Rewriter {
         if matches!(expr, Expr::Literal(..)) {
             return None;
         }
+        self.type_of(expr).filter(|kind| matches!(kind.of, Of::Length) || !is_constant(expr))
+    }
+
+    fn type_of(&self, expr: &Expr) -> Option<Kind> {
         match expr.get_type(&self.schema) {
-            Ok(DataType::Timestamp(unit, zone)) if !is_constant(expr) => Some(Kind { unit, of: Of::Instant(zone) }),
+            Ok(DataType::Timestamp(unit, zone)) => Some(Kind { unit, of: Of::Instant(zone) }),
             Ok(DataType::Duration(unit)) => Some(Kind { unit, of: Of::Length }),
             _ => None,
         }
@@ -347,9 +351,10 @@ impl Rewriter {
 
     /// Compares two timestamps, or differences, of different units in the finer one; by default the finer one would be truncated.
     fn two_units(&self, mut compared: BinaryExpr) -> Transformed<Expr> {
-        let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
+        let (Some(left), Some(right)) = (self.type_of(&compared.left), self.type_of(&compared.right)) else {
             return Transformed::no(Expr::BinaryExpr(compared));
         };
+        let vary = self.kind(&compared.left).is_some() && self.kind(&compared.right).is_some();
         let has_zone = |kind: &Kind| matches!(&kind.of, Of::Instant(Some(zone)) if !is_utc(zone));
         let has_none = |kind: &Kind| matches!(kind.of, Of::Instant(None));
         let changed = match (&left.of, &right.of) {
@@ -364,6 +369,9 @@ impl Rewriter {
             (Of::Instant(_), Of::Instant(_)) | (Of::Length, Of::Length) => false,
             _ => return Transformed::no(Expr::BinaryExpr(compared)),
         };
+        if !vary {
+            return Transformed::new_transformed(Expr::BinaryExpr(compared), changed);
+        }
         let cast = |expr: &mut Box<Expr>, finer: Kind| {
             let inner = std::mem::take(expr);
             **expr = Expr::Cast(Cast::new(inner, finer.arrow()));
