@@ -195,8 +195,8 @@ fn statements_of(collection: &CollectionSnapshot) -> Vec<String> {
     let of_time_series = create["timeseries"].as_object().into_iter().flatten();
     // An archive is named behind the retention, if there is one.
     let expires = !create["expireAfterSeconds"].is_null();
-    let is_option = |key: &str| !NOT_IN_WITH.contains(&key) && !(expires && OF_RETENTION.contains(&key));
-    let others = create.as_object().into_iter().flatten().filter(|(key, _)| is_option(key.as_str()));
+    let has_clause = |key: &str| NOT_IN_WITH.contains(&key) || (expires && OF_RETENTION.contains(&key));
+    let others = create.as_object().into_iter().flatten().filter(|(key, _)| !has_clause(key.as_str()));
     let option = |(key, value): (&String, &Value)| format!("{key} = {}", literal(value));
     let options = of_time_series.chain(others).map(option).collect::<Vec<_>>().join(", ");
     let clause = |words: &str, key: &str, unit: &str| match &create[key] {
