@@ -102,9 +102,8 @@ pub(crate) fn check_rules(snapshot: &CollectionSnapshot, model: &Model, now: Tim
             "rule {} at {now}",
             info.rule
         );
-        let state = model.suspended().map_or("active".to_owned(), |n| {
-            format!("suspended: {n} measurement{} out of range", if n == 1 { "" } else { "s" })
-        });
+        let state =
+            model.suspended().map_or("active".to_owned(), |n| format!("suspended: {n} measurements out of range"));
         assert_eq!(info.state, state);
     }
 }
