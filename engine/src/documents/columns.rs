@@ -159,7 +159,7 @@ impl DocumentColumn {
         is_null(value)
             || match &self.kind {
                 ColumnKind::Unknown => false,
-                ColumnKind::Of(ty) => fits(ty, value) && !(self.fits_doubles && exceeds_doubles(value)),
+                ColumnKind::Of(ty) => fits(ty, value, self.fits_doubles),
                 ColumnKind::Json => true,
             }
     }
@@ -257,24 +257,28 @@ impl Widening {
     }
 }
 
-/// Whether a column of a type holds a value as it is.
-fn fits(ty: &FieldType, value: RawBsonRef<'_>) -> bool {
+/// Whether a column of a type holds a value as it is; `as_doubles` if doubles have to hold its whole numbers.
+fn fits(ty: &FieldType, value: RawBsonRef<'_>, as_doubles: bool) -> bool {
     match (ty, value) {
         (_, RawBsonRef::Null | RawBsonRef::Undefined) => true,
         (FieldType::Double, RawBsonRef::Int64(whole)) => int_fits_double(whole),
+        (FieldType::Int64, RawBsonRef::Int64(whole)) => !as_doubles || int_fits_double(whole),
         (FieldType::Bool, RawBsonRef::Boolean(_))
-        | (FieldType::Int64, RawBsonRef::Int32(_) | RawBsonRef::Int64(_))
+        | (FieldType::Int64, RawBsonRef::Int32(_))
         | (FieldType::Double, RawBsonRef::Double(_) | RawBsonRef::Int32(_))
         | (FieldType::String, RawBsonRef::String(_))
         | (FieldType::Timestamp, RawBsonRef::DateTime(_)) => true,
         (FieldType::Binary, RawBsonRef::Binary(binary)) => binary.subtype == BinarySubtype::Generic,
-        (FieldType::List(item), RawBsonRef::Array(items)) => items.into_iter().flatten().all(|value| fits(item, value)),
+        (FieldType::List(item), RawBsonRef::Array(items)) => {
+            items.into_iter().flatten().all(|value| fits(item, value, as_doubles))
+        }
         (FieldType::Object(members), RawBsonRef::Document(object)) => {
             let known = |name: &str| members.iter().find(|(known, _)| known == name);
             let mut values = object.iter().flatten();
             !repeats_a_name(object)
-                && values
-                    .all(|(name, value)| is_null(value) || known(name.as_str()).is_some_and(|(_, ty)| fits(ty, value)))
+                && values.all(|(name, value)| {
+                    is_null(value) || known(name.as_str()).is_some_and(|(_, ty)| fits(ty, value, as_doubles))
+                })
         }
         _ => false,
     }
@@ -303,7 +307,7 @@ fn type_of(value: RawBsonRef<'_>, how: Widening) -> Option<FieldType> {
 
 /// The type that holds the values of a column and one more, if there is one.
 fn widened(ty: &FieldType, value: RawBsonRef<'_>, how: Widening) -> Option<FieldType> {
-    if fits(ty, value) {
+    if fits(ty, value, false) {
         return Some(ty.clone());
     }
     match (ty, value) {
