@@ -6,8 +6,9 @@
 //! (for `lag` and `lead`) times; DataFusion computes the others above it. The ends of a frame go forward from row to row, so each row is added once and taken off once. What is no
 //! longer in a frame is forgotten: a frame and the batches that wait for their answers are all that is in memory.
 //!
-//! Only frames of months, and of days in a time zone, move back where months and days have other lengths; they may also end before they
-//! begin. DataFusion does not find such frames. So the operator finds them for all functions, whatever the settings are.
+//! Frames of months, and of days in a time zone, are the exception: months and days differ in length, so these frames can move back, and
+//! can end before they begin. DataFusion computes such frames incorrectly, so the operator computes them for all functions, whatever the
+//! settings are.
 //!
 //! Doubles are summed with what their additions round off, so that a value that leaves a frame leaves nothing behind. In
 //! DataFusion's variances, an outlier that has left leaves results below zero.

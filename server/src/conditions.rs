@@ -1,9 +1,9 @@
-//! Conditions of finds on measurements, of which columns cannot be asked all.
+//! Filters of finds on measurements that have conditions which cannot be evaluated on columns.
 //!
-//! 1. Columns are asked whatever they can be: times are compared at full precision, objects whatever the order of their members,
-//!    and numbers are one type. So a condition means the same whichever others stand beside it.
-//! 2. The rest ($regex, $mod, $size, $all, $elemMatch) is asked of the document. If it has objects, the members of all objects are
-//!    brought into one order first, those of the condition and those of the document.
+//! 1. Every condition that can be evaluated on columns is: times are compared at full precision, objects regardless of the order of
+//!    their members, and all numbers are one type. So a condition has the same meaning with any other condition beside it.
+//! 2. The others ($regex, $mod, $size, $elemMatch and some values of $all) are evaluated on the document. If a condition contains
+//!    objects, the members of its objects and of the document's are sorted first.
 
 use crate::error::Result;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(crate) enum Condition {
     Columns(Filter),
-    /// Asked of the document; with objects in it, of one whose members are in order.
+    /// Evaluated on the document; if it contains objects, on the document with sorted members.
     Document {
         filter: Box<ebbtide_documents::Filter>,
         has_objects: bool,
@@ -32,22 +32,22 @@ pub(crate) enum Condition {
 struct Row<'a, 'v> {
     column: &'a dyn Fn(&str) -> Cow<'v, Value>,
     document: &'a RawDocument,
-    /// The document with the members of its objects in order, once that was asked for.
+    /// The document with the members of its objects sorted, once it is needed.
     in_order: OnceCell<RawDocumentBuf>,
 }
 
-/// A filter that columns alone can be asked.
+/// A filter that can be evaluated on columns alone.
 pub(crate) fn of_columns(filter: &RawDocument) -> Result<Filter> {
     Ok(Filter::parse_query(&value_of_bson(RawBsonRef::Document(filter))?)?)
 }
 
-/// A filter in two parts, both of which must hold: what columns are asked, and the rest.
+/// Splits a filter into the part that is evaluated on columns and the other conditions. A row matches if both parts hold.
 pub(crate) fn split(filter: &RawDocument) -> Result<(Filter, Vec<Condition>)> {
     let refused = match of_columns(filter) {
         Ok(columns) => return Ok((columns, Vec::new())),
         Err(refused) => refused,
     };
-    // An operator that columns cannot be asked may have a wrong operand.
+    // The operand of an operator that columns do not support may be invalid.
     ebbtide_documents::Filter::parse(filter, Purpose::Find)?;
     let Some(all) = conjuncts(filter) else { return Err(refused) };
     let (mut columns, mut others) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ pub(crate) fn split(filter: &RawDocument) -> Result<(Filter, Vec<Condition>)> {
     Ok((Filter::and(columns), others))
 }
 
-/// Whether a row, of which the document has the columns that are asked for, meets all of these.
+/// Whether a row meets all conditions. `document` has the fields that they read.
 pub(crate) fn all_hold<'v>(
     conditions: &[Condition],
     column: &dyn Fn(&str) -> Cow<'v, Value>,
@@ -70,7 +70,7 @@ pub(crate) fn all_hold<'v>(
     conditions.iter().all(|condition| condition.holds(&row))
 }
 
-/// The conditions of a filter that can be read; nothing if one of them is none.
+/// The conditions of a valid filter; `None` if one of them is not supported.
 fn conjuncts(filter: &RawDocument) -> Option<Vec<Condition>> {
     let mut all = Vec::new();
     for (name, value) in filter.iter().map_while(std::result::Result::ok) {
@@ -106,7 +106,7 @@ fn clauses(list: &RawArray) -> Option<Vec<Condition>> {
     list.into_iter().map_while(std::result::Result::ok).map(clause).collect()
 }
 
-/// The conditions of an object of operators, each of which looks for a value of its own; nothing if one of them is none.
+/// The conditions of an object of operators, one for each operator; `None` if one of them is not supported.
 fn operators(path: &CStr, object: &RawDocument) -> Option<Vec<Condition>> {
     let mut all = Vec::new();
     for (operator, operand) in object.iter().map_while(std::result::Result::ok) {
@@ -138,7 +138,7 @@ fn operators(path: &CStr, object: &RawDocument) -> Option<Vec<Condition>> {
     Some(all)
 }
 
-/// The condition of one value of `$all`: it is equal to it, or an element is.
+/// The condition of one value of `$all`: the field, or an element of it, equals the value.
 fn of_value(path: &CStr, value: RawBsonRef<'_>) -> Option<Condition> {
     let equals = one(bson::raw::cstr!("$eq"), value);
     let columns = match value {
@@ -186,7 +186,7 @@ fn has_object(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// A document with the members of all objects in one order. Names that begin with '$' come last: an object that begins with one may
+/// A document with the members of all objects sorted. Names that begin with '$' come last: an object that begins with one may
 /// be read as operators.
 fn in_order(document: &RawDocument) -> RawDocumentBuf {
     let mut members: Vec<_> = document.iter().map_while(std::result::Result::ok).collect();

@@ -35,7 +35,7 @@ const SHORT_ROWS: u64 = 1024;
 #[derive(Debug)]
 pub(crate) struct Query {
     filter: Filter,
-    /// What else must hold, which columns cannot be asked.
+    /// The conditions that cannot be evaluated on columns.
     others: Vec<Condition>,
     sort: Sort,
     projection: Option<Projection>,

@@ -150,7 +150,7 @@ impl PlannedDocuments {
                 Shown::Field(kind) => array_of_kind(kind, &cells[slots[name.as_str()]]).ok_or_else(|| {
                     exec_datafusion_err!(
                         "column '{name}' has got values of another type since the statement was prepared: prepare the statement or create \
-                         its view again; if neither is there, an older program has lost types of the column, which a restored dump has"
+                         its view again; if there is no such statement or view, an older program has lost types of the column: dump the database and restore the dump"
                     )
                 })?,
             });

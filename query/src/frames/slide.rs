@@ -176,7 +176,7 @@ impl Slide {
             let Some(end) = self.end_of(order, closed) else { break };
             let start = self.start_of(order);
             if start < self.start || end < self.end {
-                // It moves back, where months have other lengths, and is filled anew.
+                // Months differ in length, so a frame can move back. It is then filled from its first row.
                 self.leave_all();
                 (self.start, self.end) = (start, start.min(end));
             }

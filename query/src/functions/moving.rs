@@ -1,7 +1,7 @@
 //! Aggregates that DataFusion answers wrongly, or not at all, over frames that move.
 //!
-//! Its variances subtract what leaves a frame, and may round to less than nothing, of which the root is NaN. It has no `bool_and` and
-//! `bool_or` for such frames. Whatever the frame is, the NaN that a processor makes of infinities is negative.
+//! Its variances subtract the values that leave a frame. Rounding can make the result negative, and its square root NaN. It has no
+//! `bool_and` and `bool_or` for such frames. In any frame, the NaN that a processor computes from infinities is negative.
 
 use super::floats::as_in_other;
 use super::moments::{Moments, Spread};

@@ -27,8 +27,8 @@ use datafusion_proto::bytes::physical_plan_to_bytes_with_extension_codec;
 use std::sync::Arc;
 use url::Url;
 
-/// Rules of the session whose nodes run in the session's process. `FastFrames` is not among them: what it makes of frames that DataFusion
-/// does not find has no form for workers, so that such queries run without them.
+/// Rules of the session whose nodes run in the session's process. `FastFrames` is not among them: it replaces the frames that DataFusion
+/// computes incorrectly. Its operator cannot be sent to workers, so queries with such frames run without them.
 const LOCAL_RULES: [&str; 6] =
     ["JoinsSelectMetas", "ScansOfFirstRows", "YieldingJoins", "TopKFilters", "SortRuns", "HashGroups"];
 
