@@ -21,6 +21,7 @@ mod listing;
 pub(crate) mod memtable;
 pub(crate) mod options;
 pub(crate) mod pace;
+pub(crate) mod read_ahead;
 pub(crate) mod seal;
 pub(crate) mod segment;
 mod segment_index;

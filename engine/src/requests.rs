@@ -169,7 +169,7 @@ fn forget(engine: &Engine, collection: u64, asked: &RequestKey) -> Result<()> {
     let keys = due.iter().map(document_key).collect::<Result<Vec<Bytes>>>();
     let forgotten = keys.and_then(|keys| {
         engine.write_documents_of(collection, move |transaction| {
-            keys.into_iter().try_for_each(|key| transaction.remove(key))
+            keys.into_iter().try_for_each(|key| transaction.remove(&key))
         })
     });
     if forgotten.is_ok()

@@ -3,7 +3,8 @@
 use super::Database;
 use crate::documents::options::{DocumentsOptions, DocumentsRecord};
 use crate::documents::pace::Stop;
-use crate::documents::snapshot::DocumentsSnapshot;
+use crate::documents::read_ahead::Candidates;
+use crate::documents::snapshot::{DocumentsSnapshot, Hidden};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -236,8 +237,8 @@ impl Documents {
         let key = key_of(&id.into())?;
         let update = Modification::parse(RawBson::Document(raw_of(update)?).as_raw_bson_ref(), false)?;
         self.write(move |transaction| {
-            let Some(stored) = transaction.get(&key)? else { return Ok(Updated { matched: 0, modified: 0 }) };
-            let modified = transaction.update(key, &stored, &update)?;
+            let Some(found) = transaction.get(&key)? else { return Ok(Updated { matched: 0, modified: 0 }) };
+            let modified = transaction.update(&found, &update)?;
             Ok(Updated { matched: 1, modified: u64::from(modified) })
         })
     }
@@ -250,7 +251,7 @@ impl Documents {
         let key = key_of(&id.into())?;
         self.write(move |transaction| {
             let was_there = transaction.get(&key)?.is_some();
-            transaction.remove(key)?;
+            transaction.remove(&key)?;
             Ok(was_there)
         })
     }
@@ -261,13 +262,27 @@ impl Documents {
     /// [`Code::BadValue`] for a wrong filter, or a document that is not a `T`.
     pub fn find<T: DeserializeOwned>(&self, filter: &Document) -> Result<Vec<T>> {
         let filter = Filter::parse(&raw_of(filter)?, Purpose::Find)?;
-        let found = self.snapshot()?.matching(&filter, None)?;
+        let found = self.snapshot()?.matching(&filter)?;
         found.iter().map(|found| from_document(&found.stored.document)).collect()
     }
 
     /// A document with its `_id`, which is made where there is none, and the key of that.
     pub(crate) fn with_id(&self, document: RawDocumentBuf) -> Result<(RawDocumentBuf, Bytes)> {
         self.engine.with_id(document)
+    }
+
+    /// The collection as a command with this filter reads it before it is queued; `None` for look-ups by `_id`, which take no time.
+    pub(super) fn read_ahead(&self, filter: &Filter) -> Option<DocumentsSnapshot> {
+        if filter.id_keys().is_some() {
+            return None;
+        }
+        // An error is met again by the command itself.
+        Some(self.snapshot().ok()?.with_stop(self.stop.clone()))
+    }
+
+    /// What matches a filter before the command is queued: see [`Transaction::matching`].
+    pub(super) fn candidates(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Option<Candidates> {
+        Candidates::of(self.read_ahead(filter)?, filter, hidden, limit).ok()
     }
 
     fn ready<T: Serialize>(&self, value: &T) -> Result<(Bson, Bytes, RawDocumentBuf)> {

@@ -4,8 +4,8 @@
 //! came before it is stored.
 
 use super::documents::{Documents, duplicate};
-use crate::documents::memtable::Stored;
-use crate::documents::memtable::raw;
+use crate::documents::memtable::{Stored, raw};
+use crate::documents::read_ahead::Candidates;
 use crate::documents::snapshot::{Hidden, Match, sorted};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::error::{Error, ErrorKind, Result};
@@ -73,9 +73,18 @@ impl UpdateRequest {
         Ok(UpdateRequest { query, filter, change: Modification::parse(update, multi)?, multi, upsert })
     }
 
-    fn run(&self, transaction: &mut Transaction<'_>, outcome: &mut WriteOutcome, index: usize) -> Result<()> {
-        let limit = (!self.multi).then_some(1);
-        let found = transaction.matching(&self.filter, Hidden::LeftOut, limit)?;
+    fn limit(&self) -> Option<usize> {
+        (!self.multi).then_some(1)
+    }
+
+    fn run(
+        &self,
+        transaction: &mut Transaction<'_>,
+        outcome: &mut WriteOutcome,
+        index: usize,
+        ahead: Option<Candidates>,
+    ) -> Result<()> {
+        let found = transaction.matching(&self.filter, Hidden::LeftOut, self.limit(), ahead)?;
         if found.is_empty() && self.upsert {
             let made = upsert(transaction, &self.query, &self.change.update)?;
             outcome.n += 1;
@@ -83,7 +92,7 @@ impl UpdateRequest {
             return Ok(());
         }
         for found in found {
-            let changed = transaction.update(found.key, &found.stored, &self.change)?;
+            let changed = transaction.update(&found, &self.change)?;
             outcome.n += 1;
             outcome.modified += u64::from(changed);
         }
@@ -120,15 +129,15 @@ impl DeleteRequest {
     }
 
     /// Removes what matches for good, with the expired documents that do, and counts the visible ones.
-    fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64> {
+    fn run(&self, transaction: &mut Transaction<'_>, ahead: Option<Candidates>) -> Result<u64> {
         let (mut removed, mut one_is_gone) = (0, false);
-        for found in transaction.matching(&self.filter, Hidden::Included, None)? {
+        for found in transaction.matching(&self.filter, Hidden::Included, None, ahead)? {
             if found.is_visible && self.only_one && one_is_gone {
                 continue;
             }
             one_is_gone |= found.is_visible;
             removed += u64::from(found.is_visible);
-            transaction.remove(found.key)?;
+            transaction.remove_found(found)?;
         }
         Ok(removed)
     }
@@ -206,13 +215,13 @@ impl FindAndModify {
         })
     }
 
-    fn run(&self, transaction: &mut Transaction<'_>) -> Result<FoundAndModified> {
-        let found = transaction.matching(&self.filter, Hidden::Included, None)?;
+    fn run(&self, transaction: &mut Transaction<'_>, ahead: Option<Candidates>) -> Result<FoundAndModified> {
+        let found = transaction.matching(&self.filter, Hidden::Included, None, ahead)?;
         let (mut visible, expired): (Vec<Match>, Vec<Match>) = found.into_iter().partition(|found| found.is_visible);
         // While the clock guard holds, an update is no reason to lose what may not have expired.
         if self.update.is_none() || !transaction.is_held() {
             for found in expired {
-                transaction.remove(found.key)?;
+                transaction.remove_found(found)?;
             }
         }
         if let Some(sort) = &self.sort {
@@ -220,13 +229,13 @@ impl FindAndModify {
         }
         let Some(first) = visible.into_iter().next() else { return self.nothing_found(transaction) };
         let Some(update) = &self.update else {
-            transaction.remove(first.key)?;
             let value = Some(self.shown(&first.stored));
+            transaction.remove_found(first)?;
             return Ok(FoundAndModified { value, updated_existing: false, upserted: None });
         };
-        transaction.update(first.key.clone(), &first.stored, update)?;
+        transaction.update(&first, update)?;
         let value = match self.new {
-            true => transaction.stored(&first.key)?.map(|stored| self.shown(&stored)),
+            true => transaction.stored(&first.key)?.map(|found| self.shown(&found.stored)),
             false => Some(self.shown(&first.stored)),
         };
         Ok(FoundAndModified { value, updated_existing: true, upserted: None })
@@ -306,8 +315,12 @@ impl Documents {
     /// # Errors
     /// As for [`Documents::insert_many`].
     pub fn update_many(&self, updates: Vec<Result<UpdateRequest>>, ordered: bool) -> Result<WriteOutcome> {
+        let first = updates.first().and_then(|update| update.as_ref().ok());
+        let mut ahead = first.and_then(|first| self.candidates(&first.filter, Hidden::LeftOut, first.limit()));
         self.write(move |transaction| {
-            WriteOutcome::of(ordered, updates, |outcome, index, update| update.run(transaction, outcome, index))
+            WriteOutcome::of(ordered, updates, |outcome, index, update| {
+                update.run(transaction, outcome, index, ahead.take())
+            })
         })
     }
 
@@ -317,9 +330,11 @@ impl Documents {
     /// # Errors
     /// As for [`Documents::insert_many`].
     pub fn delete_many(&self, deletes: Vec<Result<DeleteRequest>>, ordered: bool) -> Result<WriteOutcome> {
+        let first = deletes.first().and_then(|delete| delete.as_ref().ok());
+        let mut ahead = first.and_then(|first| self.candidates(&first.filter, Hidden::Included, None));
         self.write(move |transaction| {
             WriteOutcome::of(ordered, deletes, |outcome, _, delete| {
-                outcome.n += delete.run(transaction)?;
+                outcome.n += delete.run(transaction, ahead.take())?;
                 Ok(())
             })
         })
@@ -330,6 +345,7 @@ impl Documents {
     /// # Errors
     /// Those of the update, as for [`Documents::update`], and errors of reading and writing; nothing is changed then.
     pub fn find_and_modify(&self, command: FindAndModify) -> Result<FoundAndModified> {
-        self.write(move |transaction| command.run(transaction))
+        let ahead = self.candidates(&command.filter, Hidden::Included, None);
+        self.write(move |transaction| command.run(transaction, ahead))
     }
 }

@@ -2,11 +2,12 @@
 
 use super::documents::{Documents, duplicate};
 use crate::documents::columns::{ColumnRecord, DocumentColumn};
+use crate::documents::memtable::raw;
+use crate::documents::read_ahead::Since;
 use crate::documents::snapshot::{Document, Match, document};
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
 use crate::manifest::Op;
-use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBsonRef;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::{Filter, Purpose, TTL_FIELD, check, check_ttl, id_key, id_of};
@@ -101,8 +102,9 @@ impl Documents {
     /// step. Expired documents are shown if `with_expired`; those that are removed or replaced do not count. Returns how many
     /// were removed or replaced.
     ///
-    /// `decide` returns one decision for each document that it is given. All writes of the database wait for it, and it may be called in
-    /// the thread of another one: it must not call the database.
+    /// `decide` returns one decision for each document that it is given. It is called again for a document that is written between
+    /// the first decision and the step. All writes of the database wait for these calls, which may be made in the thread of
+    /// another write: it must not call the database.
     ///
     /// # Errors
     /// Errors of `decide`; [`Code::IllegalOperation`] if it panics; [`Code::ImmutableField`] for a change of an `_id`; [`Code::BadValue`] for a bad time to live. Nothing is
@@ -111,101 +113,135 @@ impl Documents {
         &self,
         filter: &RawDocument,
         with_expired: bool,
-        mut decide: impl FnMut(&[Document]) -> Result<Vec<Rewrite>> + Send + 'static,
+        decide: impl FnMut(&[Document]) -> Result<Vec<Rewrite>> + Send + 'static,
     ) -> Result<u64> {
         let filter = Filter::parse(filter, Purpose::Find)?;
+        let mut decider = Decider { filter, with_expired, decide };
+        let ahead = match self.read_ahead(&decider.filter) {
+            None => None,
+            Some(before) => {
+                let changes = decider.decide_all(|filter, visitor| before.visit(filter, visitor))?;
+                Some((before, changes))
+            }
+        };
         self.write(move |transaction| {
-            let mut changes = Changes::default();
-            let mut waiting: Vec<Match> = Vec::new();
-            let mut bytes = 0;
-            transaction.visit(&filter, &mut |found| {
-                if found.is_visible || with_expired {
-                    bytes += found.stored.document.len();
-                    waiting.push(found);
-                }
-                if waiting.len() >= BATCH || bytes >= BATCH_BYTES {
-                    changes.decide(std::mem::take(&mut waiting), &filter, &mut decide)?;
-                    bytes = 0;
-                }
-                Ok(true)
-            })?;
-            changes.decide(waiting, &filter, &mut decide)?;
-            changes.apply(transaction)
+            let since = ahead.and_then(|(before, changes)| Some((transaction.since(&before)?, changes)));
+            let changes = match since {
+                Some((since, changes)) => decider.brought_up_to(&since, changes)?,
+                None => decider.decide_all(|filter, visitor| transaction.visit(filter, visitor))?,
+            };
+            apply(changes, transaction)
         })
     }
 }
 
-/// What was decided.
-#[derive(Default)]
-struct Changes(Vec<Decided>);
-
 /// What was decided about one document.
-struct Decided {
-    key: Bytes,
+struct Change {
+    found: Match,
     /// The new document, or none.
     document: Option<RawDocumentBuf>,
-    /// Whether the old one is visible.
-    is_visible: bool,
     /// Whether the time to live is another one: one that is stored stays as it is, even if it would be refused.
     sets_ttl: bool,
 }
 
-impl Changes {
-    fn decide(
+/// Decides on the documents that match a filter.
+struct Decider<D> {
+    filter: Filter,
+    with_expired: bool,
+    decide: D,
+}
+
+impl<D: FnMut(&[Document]) -> Result<Vec<Rewrite>>> Decider<D> {
+    /// Decides on what `visit` visits.
+    fn decide_all(
         &mut self,
-        mut found: Vec<Match>,
-        filter: &Filter,
-        decide: &mut impl FnMut(&[Document]) -> Result<Vec<Rewrite>>,
-    ) -> Result<()> {
-        let shown: Vec<Document> = found.iter().map(|found| document(&found.stored)).collect();
-        let matches: Vec<bool> = shown.iter().map(|shown| filter.matches(&shown.document)).collect();
-        let mut kept = matches.iter();
-        found.retain(|_| kept.next().copied().unwrap_or(false));
-        let shown: Vec<Document> =
-            shown.into_iter().zip(matches).filter_map(|(d, matches)| matches.then_some(d)).collect();
-        if shown.is_empty() {
-            return Ok(());
-        }
-        // Other writes are decided in this thread too, which must not end.
-        let decided = catch_unwind(AssertUnwindSafe(|| decide(&shown)));
-        let panicked = |_| Error::new(Code::IllegalOperation, "the function that decides on documents panicked");
-        let decided = decided.map_err(panicked)??;
-        Error::check_count("the function that decides on documents", decided.len(), shown.len())?;
-        for ((found, old), outcome) in found.into_iter().zip(&shown).zip(decided) {
-            let Match { key, is_visible, .. } = found;
-            match outcome {
-                Rewrite::Keep => {}
-                Rewrite::Remove => self.0.push(Decided { key, document: None, is_visible, sets_ttl: false }),
-                Rewrite::Put(document) => {
-                    check(&document)?;
-                    if id_key(id_of(&document))? != key {
-                        let what = "the _id of a document cannot be changed: insert a new one and delete the old one";
-                        return Err(Error::new(Code::ImmutableField, what));
-                    }
-                    let sets_ttl = ttl_of(&document) != ttl_of(&old.document);
-                    self.0.push(Decided { key, document: Some(document), is_visible, sets_ttl });
-                }
+        visit: impl FnOnce(&Filter, &mut dyn FnMut(Match) -> Result<bool>) -> Result<()>,
+    ) -> Result<Vec<Change>> {
+        let Decider { filter, with_expired, decide } = self;
+        let filter = &*filter;
+        let mut changes = Vec::new();
+        let mut waiting: Vec<Match> = Vec::new();
+        let mut bytes = 0;
+        visit(filter, &mut |found| {
+            if found.is_visible || *with_expired {
+                bytes += found.stored.document.len();
+                waiting.push(found);
             }
-        }
-        Ok(())
+            if waiting.len() >= BATCH || bytes >= BATCH_BYTES {
+                decide_some(std::mem::take(&mut waiting), filter, decide, &mut changes)?;
+                bytes = 0;
+            }
+            Ok(true)
+        })?;
+        decide_some(waiting, filter, decide, &mut changes)?;
+        Ok(changes)
     }
 
-    fn apply(self, transaction: &mut Transaction<'_>) -> Result<u64> {
-        let mut count = 0;
-        for Decided { key, document, is_visible, sets_ttl } in self.0 {
-            count += u64::from(is_visible);
-            match document {
-                None => transaction.remove(key)?,
-                Some(document) => {
-                    if sets_ttl {
-                        check_ttl(&document, transaction.options().default_ttl)?;
-                    }
-                    transaction.put(key, document.into_bytes().into())?;
+    /// What was decided, without the documents that were written or have expired since, and what is decided about these now.
+    fn brought_up_to(&mut self, since: &Since<'_>, changes: Vec<Change>) -> Result<Vec<Change>> {
+        let is_shown = |found: &Match| found.is_visible || self.with_expired;
+        let unchanged = changes.into_iter().filter_map(|change| {
+            let found = since.unchanged(change.found).filter(is_shown)?;
+            Some(Change { found, ..change })
+        });
+        let mut current: Vec<Change> = unchanged.collect();
+        let written: Vec<Match> = since.written()?.into_iter().filter(is_shown).collect();
+        decide_some(written, &self.filter, &mut self.decide, &mut current)?;
+        Ok(current)
+    }
+}
+
+/// Decides on those of some documents that match a filter.
+fn decide_some(
+    mut found: Vec<Match>,
+    filter: &Filter,
+    decide: &mut impl FnMut(&[Document]) -> Result<Vec<Rewrite>>,
+    changes: &mut Vec<Change>,
+) -> Result<()> {
+    found.retain(|found| filter.matches(raw(&found.stored.document)));
+    if found.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<Document> = found.iter().map(|found| document(&found.stored)).collect();
+    // Other writes are decided in this thread too, which must not end.
+    let decided = catch_unwind(AssertUnwindSafe(|| decide(&shown)));
+    let panicked = |_| Error::new(Code::IllegalOperation, "the function that decides on documents panicked");
+    let decided = decided.map_err(panicked)??;
+    Error::check_count("the function that decides on documents", decided.len(), shown.len())?;
+    for ((found, old), outcome) in found.into_iter().zip(&shown).zip(decided) {
+        match outcome {
+            Rewrite::Keep => {}
+            Rewrite::Remove => changes.push(Change { found, document: None, sets_ttl: false }),
+            Rewrite::Put(document) => {
+                check(&document)?;
+                if id_key(id_of(&document))? != found.key {
+                    let what = "the _id of a document cannot be changed: insert a new one and delete the old one";
+                    return Err(Error::new(Code::ImmutableField, what));
                 }
+                let sets_ttl = ttl_of(&document) != ttl_of(&old.document);
+                changes.push(Change { found, document: Some(document), sets_ttl });
             }
         }
-        Ok(count)
     }
+    Ok(())
+}
+
+/// Does what was decided; returns how many visible documents it was about.
+fn apply(changes: Vec<Change>, transaction: &mut Transaction<'_>) -> Result<u64> {
+    let mut count = 0;
+    for Change { found, document, sets_ttl } in changes {
+        count += u64::from(found.is_visible);
+        match document {
+            None => transaction.remove_found(found)?,
+            Some(document) => {
+                if sets_ttl {
+                    check_ttl(&document, transaction.options().default_ttl)?;
+                }
+                transaction.put_over(&found, document.into_bytes().into())?;
+            }
+        }
+    }
+    Ok(count)
 }
 
 fn ttl_of(document: &RawDocument) -> Option<RawBsonRef<'_>> {

@@ -116,7 +116,7 @@ impl FindCursor {
         let (state, now) = (&snapshot.state, snapshot.now);
         let from = after.take();
         *is_done = true;
-        visit(state, &request.filter, from.as_ref(), &snapshot.stop, &mut |key, stored| {
+        visit(state, &request.filter, from.as_ref(), &snapshot.stop, &mut |key, (stored, _)| {
             if is_expired(state, &stored, now) || !request.filter.matches(raw(&stored.document)) {
                 return Ok(true);
             }
@@ -163,7 +163,7 @@ impl FindCursor {
         let mut bytes = 0;
         let size =
             |(key, stored): &(Vec<u8>, Stored)| key.len() + stored.document.len() + size_of::<(Vec<u8>, Stored)>();
-        visit(&snapshot.state, &request.filter, None, &snapshot.stop, &mut |_, stored| {
+        visit(&snapshot.state, &request.filter, None, &snapshot.stop, &mut |_, (stored, _)| {
             let document = raw(&stored.document);
             if is_expired(&snapshot.state, &stored, snapshot.now) || !request.filter.matches(document) {
                 return Ok(true);

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use ebbtide_documents::bson::RawDocument;
+use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 use roaring::RoaringBitmap;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// Approximate bytes that an entry takes in addition to its key and document.
@@ -174,6 +176,20 @@ impl Memtable {
         let settled = settled.filter(move |(key, _)| group.is_none_or(|group| !group.contains_key(*key)));
         let of_group = group.into_iter().flat_map(move |group| group.range(range.clone()));
         merge(of_group, settled).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+    }
+
+    /// The keys that have other entries than in an earlier version, in which no group had begun; `None` if entries were frozen or
+    /// sealed since. A document of a segment that was removed has no entry: its row is superseded.
+    pub(crate) fn changed_since(&self, before: &Memtable) -> Option<BTreeSet<Bytes>> {
+        if before.frozen.entries.diff(&self.frozen.entries).next().is_some() {
+            return None;
+        }
+        let changed = before.active.entries.diff(&self.active.entries).map(|item| match item {
+            DiffItem::Add(key, _) | DiffItem::Update { new: (key, _), .. } => key.clone(),
+            DiffItem::Remove(key, _) => key.clone(),
+        });
+        let of_group = self.group.iter().flat_map(|group| group.part.entries.keys().cloned());
+        Some(changed.chain(of_group).collect())
     }
 
     /// Whether a row of a segment was replaced or removed.

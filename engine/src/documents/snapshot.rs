@@ -2,11 +2,11 @@
 
 use super::due::Due;
 use super::index::Chosen;
-use super::memtable::{Stored, raw};
+use super::memtable::{Row, Stored, raw};
 use super::options::DocumentsOptions;
 use super::pace::Stop;
 use super::segment::DocumentSegment;
-use super::state::DocumentsState;
+use super::state::{DocumentsState, Found};
 use super::usage::IndexUse;
 use crate::error::Result;
 use bytes::Bytes;
@@ -29,8 +29,18 @@ pub(crate) enum Hidden {
 pub(crate) struct Match {
     pub(crate) key: Bytes,
     pub(crate) stored: Stored,
+    /// Its row, if a segment has it.
+    pub(crate) row: Option<Row>,
     /// Whether it has not expired.
     pub(crate) is_visible: bool,
+}
+
+impl Match {
+    /// A document as it is in a version of its collection at an instant.
+    pub(super) fn new(state: &DocumentsState, now: Timestamp, key: Bytes, (stored, row): Found) -> Match {
+        let is_visible = !is_expired(state, &stored, now);
+        Match { key, stored, row, is_visible }
+    }
 }
 
 /// Whether a document has expired. No other code decides this.
@@ -49,10 +59,10 @@ pub(crate) fn matching(
 ) -> Result<Vec<Match>> {
     let limit = limit.unwrap_or(usize::MAX);
     let mut found = Vec::new();
-    visit(state, filter, None, stop, &mut |key, stored| {
-        let is_visible = !is_expired(state, &stored, now);
-        if (is_visible || hidden == Hidden::Included) && filter.matches(raw(&stored.document)) {
-            found.push(Match { key, stored, is_visible });
+    visit(state, filter, None, stop, &mut |key, at| {
+        let one = Match::new(state, now, key, at);
+        if (one.is_visible || hidden == Hidden::Included) && filter.matches(raw(&one.stored.document)) {
+            found.push(one);
         }
         Ok(found.len() < limit)
     })?;
@@ -60,7 +70,7 @@ pub(crate) fn matching(
 }
 
 /// Documents in the order of their keys.
-type Source<'a> = Box<dyn Iterator<Item = Result<(Bytes, Stored)>> + 'a>;
+type Source<'a> = Box<dyn Iterator<Item = Result<(Bytes, Found)>> + 'a>;
 
 /// Visits the stored documents that may match a filter, and whether each is visible, until the visitor returns false.
 pub(crate) fn visit_stored(
@@ -70,11 +80,7 @@ pub(crate) fn visit_stored(
     stop: &Stop,
     visitor: &mut dyn FnMut(Match) -> Result<bool>,
 ) -> Result<()> {
-    visit(state, filter, None, stop, &mut |key, stored| {
-        let is_visible = !is_expired(state, &stored, now);
-        visitor(Match { key, stored, is_visible })
-    })
-    .map(drop)
+    visit(state, filter, None, stop, &mut |key, found| visitor(Match::new(state, now, key, found))).map(drop)
 }
 
 /// Documents in the order of a sort; those that it does not tell apart keep theirs.
@@ -92,12 +98,12 @@ pub(super) fn visit(
     filter: &Filter,
     after: Option<&Bytes>,
     stop: &Stop,
-    visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>,
+    visitor: &mut dyn FnMut(Bytes, Found) -> Result<bool>,
 ) -> Result<u64> {
     let mut pace = stop.pace();
-    let visitor = &mut |key, stored| {
+    let visitor = &mut |key, found| {
         pace.step()?;
-        visitor(key, stored)
+        visitor(key, found)
     };
     if let Some(mut keys) = filter.id_keys() {
         if after.is_none() {
@@ -106,8 +112,8 @@ pub(super) fn visit(
         keys.sort_unstable();
         keys.dedup();
         for key in keys.into_iter().filter(|key| after.is_none_or(|after| key.as_slice() > after.as_ref())) {
-            if let Some((stored, _)) = state.get(&key)?
-                && !visitor(key.into(), stored)?
+            if let Some(found) = state.get(&key)?
+                && !visitor(key.into(), found)?
             {
                 break;
             }
@@ -121,7 +127,7 @@ pub(super) fn visit(
     }
     let in_memory = state.memtable.documents_after(after);
     let in_memory = in_memory.filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
-    let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), stored.clone())));
+    let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), (stored.clone(), None))));
     let mut sources: Vec<Source<'_>> = vec![Box::new(in_memory)];
     for segment in state.segments.values() {
         match &chosen {
@@ -136,7 +142,10 @@ pub(super) fn visit(
                 wanted.remove_range(0..first_row(segment, after)?);
                 indexed += read;
                 if wanted.len() <= FEW_ROWS {
-                    sources.push(Box::new(wanted.into_iter().map(|row| segment.row(row))));
+                    sources.push(Box::new(wanted.into_iter().map(|row| {
+                        let (key, stored) = segment.row(row)?;
+                        Ok((key, (stored, Some((segment.id(), row)))))
+                    })));
                 } else {
                     let mut unwanted = RoaringBitmap::new();
                     unwanted.insert_range(0..u32::try_from(segment.file.meta.rows).unwrap_or(u32::MAX));
@@ -162,24 +171,25 @@ const FEW_ROWS: u64 = 4_096;
 
 /// The rows of a segment but some, in the order of their keys.
 fn rows_of<'a>(segment: &DocumentSegment, unwanted: &RoaringBitmap) -> Result<Source<'a>> {
-    Ok(Box::new(segment.rows(unwanted)?.map(|row| row.map(|(_, key, stored)| (key, stored)))))
+    let id = segment.id();
+    Ok(Box::new(segment.rows(unwanted)?.map(move |row| row.map(|(row, key, stored)| (key, (stored, Some((id, row))))))))
 }
 
 /// Merges ascending sources. A key is in one source only.
-fn merge(mut sources: Vec<Source<'_>>, visitor: &mut dyn FnMut(Bytes, Stored) -> Result<bool>) -> Result<()> {
-    let mut heads: BTreeMap<(Bytes, usize), Stored> = BTreeMap::new();
+fn merge(mut sources: Vec<Source<'_>>, visitor: &mut dyn FnMut(Bytes, Found) -> Result<bool>) -> Result<()> {
+    let mut heads: BTreeMap<(Bytes, usize), Found> = BTreeMap::new();
     for (number, source) in sources.iter_mut().enumerate() {
         if let Some(next) = source.next() {
-            let (key, stored) = next?;
-            heads.insert((key, number), stored);
+            let (key, found) = next?;
+            heads.insert((key, number), found);
         }
     }
-    while let Some(((key, number), stored)) = heads.pop_first() {
+    while let Some(((key, number), found)) = heads.pop_first() {
         if let Some(next) = sources[number].next() {
-            let (key, stored) = next?;
-            heads.insert((key, number), stored);
+            let (key, found) = next?;
+            heads.insert((key, number), found);
         }
-        if !visitor(key, stored)? {
+        if !visitor(key, found)? {
             break;
         }
     }
@@ -274,9 +284,14 @@ impl DocumentsSnapshot {
         self.now
     }
 
+    /// Visible documents that match a filter, in the order of their keys.
+    pub(crate) fn matching(&self, filter: &Filter) -> Result<Vec<Match>> {
+        self.matching_of(filter, Hidden::LeftOut, None)
+    }
+
     /// Documents that match a filter, in the order of their keys, at most `limit`.
-    pub(crate) fn matching(&self, filter: &Filter, limit: Option<usize>) -> Result<Vec<Match>> {
-        matching(&self.state, self.now, filter, Hidden::LeftOut, limit, &self.stop)
+    pub(super) fn matching_of(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Result<Vec<Match>> {
+        matching(&self.state, self.now, filter, hidden, limit, &self.stop)
     }
 
     /// The visible document with a key.
@@ -290,7 +305,7 @@ impl DocumentsSnapshot {
     /// # Errors
     /// Errors of reading, and those of the visitor.
     pub fn for_each(&self, visitor: &mut dyn FnMut(Document) -> Result<bool>) -> Result<()> {
-        visit(&self.state, &Filter::everything(), None, &self.stop, &mut |_, stored| match is_expired(
+        visit(&self.state, &Filter::everything(), None, &self.stop, &mut |_, (stored, _)| match is_expired(
             &self.state,
             &stored,
             self.now,
@@ -314,7 +329,7 @@ impl DocumentsSnapshot {
     ) -> Result<FindReport> {
         let filter = Filter::parse(filter, Purpose::Find)?;
         let mut report = FindReport { index: self.index_of(&filter), examined: 0, returned: 0, indexed: 0 };
-        report.indexed = visit(&self.state, &filter, None, &self.stop, &mut |_, stored| {
+        report.indexed = visit(&self.state, &filter, None, &self.stop, &mut |_, (stored, _)| {
             report.examined += 1;
             if is_expired(&self.state, &stored, self.now) || !filter.matches(raw(&stored.document)) {
                 return Ok(true);
@@ -340,11 +355,17 @@ impl DocumentsSnapshot {
         }
     }
 
+    /// Visits the stored documents that may match a filter.
+    pub(crate) fn visit(&self, filter: &Filter, visitor: &mut dyn FnMut(Match) -> Result<bool>) -> Result<()> {
+        visit_stored(&self.state, self.now, filter, &self.stop, visitor)
+    }
+
     /// Visits the visible documents that match a filter.
     pub(crate) fn for_each_match(&self, filter: &Filter, visitor: &mut dyn FnMut(Match)) -> Result<()> {
-        visit(&self.state, filter, None, &self.stop, &mut |key, stored| {
-            if !is_expired(&self.state, &stored, self.now) && filter.matches(raw(&stored.document)) {
-                visitor(Match { key, stored, is_visible: true });
+        visit(&self.state, filter, None, &self.stop, &mut |key, found| {
+            let found = Match::new(&self.state, self.now, key, found);
+            if found.is_visible && filter.matches(raw(&found.stored.document)) {
+                visitor(found);
             }
             Ok(true)
         })

@@ -5,7 +5,8 @@ use super::columns::{self, DocumentColumns};
 use super::memtable::{Replaced, Row, Stored, raw};
 use super::options::DocumentsOptions;
 use super::pace::{STRIDE, Stop};
-use super::snapshot::{self, Hidden, Match};
+use super::read_ahead::{Candidates, Since};
+use super::snapshot::{self, DocumentsSnapshot, Hidden, Match};
 use super::state::DocumentsState;
 use crate::error::{Error, Result};
 use bytes::Bytes;
@@ -113,18 +114,14 @@ impl<'a> Transaction<'a> {
     }
 
     /// The visible document with a key.
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Stored>> {
-        let found = self.state.get(key)?;
-        Ok(found.map(|(stored, _)| stored).filter(|stored| !self.is_expired(stored)))
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Match>> {
+        Ok(self.stored(key)?.filter(|found| found.is_visible))
     }
 
     /// The stored document with a key, expired or not.
-    pub(crate) fn stored(&self, key: &[u8]) -> Result<Option<Stored>> {
-        Ok(self.state.get(key)?.map(|(stored, _)| stored))
-    }
-
-    fn is_expired(&self, stored: &Stored) -> bool {
-        snapshot::is_expired(self.state, stored, self.now)
+    pub(crate) fn stored(&self, key: &[u8]) -> Result<Option<Match>> {
+        let found = self.state.get(key)?;
+        Ok(found.map(|found| Match::new(self.state, self.now, Bytes::copy_from_slice(key), found)))
     }
 
     /// Whether the clock guard holds.
@@ -132,9 +129,26 @@ impl<'a> Transaction<'a> {
         self.held.is_some()
     }
 
-    /// Documents that match a filter, in the order of their keys, at most `limit`.
-    pub(crate) fn matching(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Result<Vec<Match>> {
+    /// Documents that match a filter, in the order of their keys, at most `limit`. `ahead` is what was found with the same filter
+    /// and limit before the command was queued.
+    pub(crate) fn matching(
+        &self,
+        filter: &Filter,
+        hidden: Hidden,
+        limit: Option<usize>,
+        ahead: Option<Candidates>,
+    ) -> Result<Vec<Match>> {
+        if let Some(candidates) = ahead
+            && let Some(found) = candidates.brought_up_to(self.state, self.now, filter)?
+        {
+            return Ok(found);
+        }
         snapshot::matching(self.state, self.now, filter, hidden, limit, &self.stop)
+    }
+
+    /// What has changed since a version of the collection; `None` if everything has to be read again.
+    pub(crate) fn since(&self, before: &DocumentsSnapshot) -> Option<Since<'_>> {
+        Since::of(before, self.state, self.now)
     }
 
     /// Visits the stored documents that may match a filter.
@@ -151,38 +165,53 @@ impl<'a> Transaction<'a> {
     pub(crate) fn put_as_of(&mut self, key: Bytes, document: Bytes, written: i64) -> Result<()> {
         self.step()?;
         if let Some(held) = &self.held
-            && self.state.get(&key)?.is_some_and(|(stored, _)| self.is_expired(&stored))
+            && self.stored(&key)?.is_some_and(|found| !found.is_visible)
         {
-            let what =
-                format!("the new document would replace an expired one for good, and the clock guard holds: {held}");
-            return Err(Error::new(Code::IllegalOperation, what));
+            return Err(replaces_expired(held));
         }
         let old = self.state.row_of(&key)?;
         self.apply(Change { key, stored: Some(Stored { written, document }) }, old);
         Ok(())
     }
 
-    /// Applies an update to a document that is stored; returns whether it changed anything. `_ts` moves in any case.
-    pub(crate) fn update(&mut self, key: Bytes, stored: &Stored, change: &Modification) -> Result<bool> {
-        let before = raw(&stored.document);
+    /// Writes a document in the place of one that was found, and that the command has not changed since.
+    pub(crate) fn put_over(&mut self, found: &Match, document: Bytes) -> Result<()> {
+        self.step()?;
+        if let Some(held) = self.held.as_ref().filter(|_| !found.is_visible) {
+            return Err(replaces_expired(held));
+        }
+        let stored = Some(Stored { written: self.written(), document });
+        self.apply(Change { key: found.key.clone(), stored }, found.row);
+        Ok(())
+    }
+
+    /// Applies an update to a document that was found; returns whether it changed anything. `_ts` moves in any case.
+    pub(crate) fn update(&mut self, found: &Match, change: &Modification) -> Result<bool> {
+        let before = raw(&found.stored.document);
         let changed = change.update.apply(before, self.written())?;
         if change.sets_ttl {
             check_ttl(changed.as_deref().unwrap_or(before), self.state.options.default_ttl)?;
         }
         let document = match &changed {
             Some(document) => Bytes::copy_from_slice(document.as_bytes()),
-            None => stored.document.clone(),
+            None => found.stored.document.clone(),
         };
-        self.put(key, document)?;
+        self.put_over(found, document)?;
         Ok(changed.is_some())
     }
 
     /// Removes the document with a key for good, expired or not.
-    pub(crate) fn remove(&mut self, key: Bytes) -> Result<()> {
-        self.step()?;
-        if let Some((_, row)) = self.state.get(&key)? {
-            self.apply(Change { key, stored: None }, row);
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<()> {
+        match self.stored(key)? {
+            Some(found) => self.remove_found(found),
+            None => Ok(()),
         }
+    }
+
+    /// Removes a document that was found, and that the command has not changed since, for good.
+    pub(crate) fn remove_found(&mut self, found: Match) -> Result<()> {
+        self.step()?;
+        self.apply(Change { key: found.key, stored: None }, found.row);
         Ok(())
     }
 
@@ -202,4 +231,9 @@ impl<'a> Transaction<'a> {
         self.replaced.push(replaced);
         self.changes.push(change);
     }
+}
+
+fn replaces_expired(held: &str) -> Error {
+    let what = format!("the new document would replace an expired one for good, and the clock guard holds: {held}");
+    Error::new(Code::IllegalOperation, what)
 }

@@ -13,6 +13,7 @@ mod file_types;
 mod hand_off;
 mod ladder;
 mod machine;
+mod read_ahead;
 mod reading;
 mod retention;
 mod texts;

@@ -1,11 +1,11 @@
 //! A writer that refreshes documents against seals, merges and sweeps: every acknowledged write is there, once.
 
 use crate::rig::{World, explore, power_cut, spawn};
-use ebbtide::Database;
-use ebbtide::DocumentsOptions;
 use ebbtide::documents_model::DefaultTtl;
-use ebbtide::documents_model::bson::{Document, doc};
+use ebbtide::documents_model::bson::raw::RawBsonRef;
+use ebbtide::documents_model::bson::{Document, doc, rawdoc};
 use ebbtide::fs::sim::SimFs;
+use ebbtide::{Database, DocumentsOptions, UpdateRequest};
 use std::collections::BTreeMap;
 
 const NAME: &str = "sessions";
@@ -162,4 +162,45 @@ fn refreshed_beside_a_sweep(disk: &SimFs) {
 #[test]
 fn a_sweep_takes_what_expired_and_leaves_what_was_refreshed() {
     explore(some_documents, refreshed_beside_a_sweep);
+}
+
+fn counted_beside_a_seal_and_a_merge(disk: &SimFs) {
+    let world = World::on(disk);
+    let count = |db: &Database| {
+        let change = rawdoc! { "$inc": { "n": 10_i64 } };
+        let query = rawdoc! { "n": { "$gte": 0_i64 } };
+        let update = UpdateRequest::new(query, RawBsonRef::Document(&change), true, false);
+        db.documents(NAME).unwrap().update_many(vec![update], true).unwrap().modified
+    };
+    let counting = spawn({
+        let db = world.db.clone();
+        move || assert!((3..=5).contains(&count(&db)))
+    });
+    let writer = spawn({
+        let db = world.db.clone();
+        move || {
+            put(&db, 5, 0);
+            assert!(db.documents(NAME).unwrap().delete(1_i64).unwrap());
+        }
+    });
+    let keeper = spawn({
+        let db = world.db.clone();
+        move || {
+            db.flush().unwrap();
+            db.compact(None).unwrap();
+        }
+    });
+    assert!((3..=5).contains(&count(&world.db)));
+    for thread in [counting, writer, keeper] {
+        thread.join().unwrap();
+    }
+    let seen = numbers(&world.db);
+    assert!([0, 10, 20].contains(&seen[&5]), "{seen:?}");
+    assert_eq!(seen, BTreeMap::from([(2, 21), (3, 20), (4, 20), (5, seen[&5])]));
+    assert_eq!(numbers(&world.open_on(&power_cut(&world.fs))), seen);
+}
+
+#[test]
+fn updates_of_many_documents_see_all_that_was_written_before_them() {
+    explore(some_documents, counted_beside_a_seal_and_a_merge);
 }
