@@ -266,6 +266,12 @@ impl Explainer<'_> {
                 }
                 self.at_word(Code::BadValue, &field.name, message)
             }
+            SchemaError::AmbiguousReference { field } if field.relation.is_none() => {
+                let name = &field.name;
+                let message =
+                    format!("column '{name}' is ambiguous: several tables have it; write which one is meant: t.{name}");
+                self.at_word(Code::BadValue, name, message)
+            }
             other => QueryError::new(Code::BadValue, plain(&other.to_string())),
         }
     }
