@@ -272,8 +272,19 @@ impl Explainer<'_> {
                     format!("column '{name}' is ambiguous: several tables have it; write which one is meant: t.{name}");
                 self.at_word(Code::BadValue, name, message)
             }
-            other => QueryError::new(Code::BadValue, plain(&other.to_string())),
+            SchemaError::AmbiguousReference { field } => self.twice(&field.name),
+            SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+                self.twice(name)
+            }
         }
+    }
+
+    fn twice(&self, name: &str) -> QueryError {
+        let message = format!(
+            "two columns are called '{name}' where names must differ: in ROLLUP, CUBE, or a query within another one; leave one out, or \
+             rename it with AS"
+        );
+        self.at_word(Code::BadValue, name, message)
     }
 
     fn plan(&self, message: &str) -> QueryError {

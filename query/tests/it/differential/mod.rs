@@ -161,7 +161,7 @@ fn explained(error: &str) -> bool {
         "nested identifiers are not yet supported for OuterReferenceColumn",
         "there is no column 'mark'",
         "projections require unique expression names",
-        "schema contains duplicate unqualified field name",
+        "two columns are called",
         "conflicting ordering requirements in aggregate functions",
         "does not satisfy order requirements",
         // DataFusion forgets an order where the condition makes an expression equal to what it is sorted by.
