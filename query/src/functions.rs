@@ -16,6 +16,7 @@ mod counts;
 mod date_bin;
 mod date_diff;
 mod date_trunc;
+mod durations;
 mod edges;
 mod expired;
 mod floats;
@@ -194,7 +195,7 @@ pub(crate) fn register_internal(context: &SessionContext) {
         lossy_filters::ANY_VALUE.clone(),
         intervals::function(),
     ];
-    for function in arithmetic::functions().chain(floats::functions()).chain(others) {
+    for function in arithmetic::functions().chain(floats::functions()).chain(durations::functions()).chain(others) {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }
