@@ -37,6 +37,7 @@ mod table;
 mod totals;
 mod value_key;
 pub(crate) mod widened;
+mod window_filters;
 mod window_keys;
 mod zeros;
 
@@ -226,7 +227,7 @@ pub(crate) fn rewrite(
         true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })?,
         false => plan,
     };
-    zeros::rewrite(window_keys::rewrite(nulls::rewrite(plan)?)?)
+    zeros::rewrite(window_keys::rewrite(window_filters::rewrite(nulls::rewrite(plan)?)?)?)
 }
 
 /// Whether a plan calls a function that stands for gap filling or an ASOF join.
