@@ -1,5 +1,7 @@
 //! Why a statement failed: a code for programs to match on and a message for people.
 
+mod subqueries;
+
 use crate::statement::error::SyntaxError;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
@@ -190,7 +192,8 @@ impl Explainer<'_> {
                 format!("the statement ran out of memory: {}; raise --memory or select less", first_line(message)),
             ),
             DataFusionError::NotImplemented(message) => {
-                let what = only_growing_frames(message).unwrap_or_else(|| plain(message));
+                let known = subqueries::in_words(message).map(str::to_owned);
+                let what = known.or_else(|| only_growing_frames(message)).unwrap_or_else(|| plain(message));
                 QueryError::new(Code::BadValue, format!("not supported: {what}"))
             }
             DataFusionError::Internal(message) => QueryError::new(Code::InternalError, plain(message)),
@@ -249,6 +252,15 @@ impl Explainer<'_> {
 
     fn schema(&self, error: &SchemaError) -> QueryError {
         match error {
+            // The column that a subquery below OR becomes.
+            SchemaError::FieldNotFound { field, .. }
+                if field.name == "mark"
+                    && field.relation.as_ref().is_some_and(|of| of.table().starts_with("__correlated_sq")) =>
+            {
+                let what = "a subquery with columns of the outer query below OR, in a query with groups; compute the condition in the list \
+                            of an inner query";
+                QueryError::new(Code::BadValue, format!("not supported: {what}"))
+            }
             SchemaError::FieldNotFound { field, valid_fields } => {
                 let names: Vec<&str> = valid_fields.iter().map(|f| f.name.as_str()).collect();
                 let mut message = format!("there is no column '{}'", field.name);
@@ -266,11 +278,31 @@ impl Explainer<'_> {
                 }
                 self.at_word(Code::BadValue, &field.name, message)
             }
-            other => QueryError::new(Code::BadValue, plain(&other.to_string())),
+            SchemaError::AmbiguousReference { field } if field.relation.is_none() => {
+                let name = &field.name;
+                let message =
+                    format!("column '{name}' is ambiguous: several tables have it; write which one is meant: t.{name}");
+                self.at_word(Code::BadValue, name, message)
+            }
+            SchemaError::AmbiguousReference { field } => self.twice(&field.name),
+            SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+                self.twice(name)
+            }
         }
     }
 
+    fn twice(&self, name: &str) -> QueryError {
+        let message = format!(
+            "two columns are called '{name}' where names must differ: in ROLLUP, CUBE, or a query within another one; leave one out, or \
+             rename it with AS"
+        );
+        self.at_word(Code::BadValue, name, message)
+    }
+
     fn plan(&self, message: &str) -> QueryError {
+        if let Some(what) = subqueries::in_words(message) {
+            return QueryError::new(Code::BadValue, format!("not supported: {what}"));
+        }
         if let Some(rest) = message.strip_prefix("table '")
             && let Some((name, _)) = rest.split_once("' not found")
         {

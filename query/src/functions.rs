@@ -16,6 +16,7 @@ mod counts;
 mod date_bin;
 mod date_diff;
 mod date_trunc;
+mod durations;
 mod edges;
 mod expired;
 mod floats;
@@ -36,12 +37,14 @@ mod table;
 mod totals;
 mod value_key;
 pub(crate) mod widened;
+mod window_filters;
 mod window_keys;
 mod zeros;
 
 use crate::balance::balance_filters;
 use crate::distinct_subqueries::DistinctSubqueries;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
+use crate::sql::Unambiguous;
 use crate::timestamp_coercion::BeneathCasts;
 use crate::{lossy_filters, zeros_in_lists};
 use chrono::{DateTime, Utc};
@@ -163,6 +166,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     bounded::register(context)?;
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;
+    context.clone().register_expr_planner(Arc::new(Unambiguous))?;
     register_table(context, "archived", archived::Archived, archived::has_archive);
     register_table(context, "expired", expired::Expired, Snapshot::has_collection);
     register_table(context, "latest", latest::Latest, Snapshot::has_collection);
@@ -192,7 +196,7 @@ pub(crate) fn register_internal(context: &SessionContext) {
         lossy_filters::ANY_VALUE.clone(),
         intervals::function(),
     ];
-    for function in arithmetic::functions().chain(floats::functions()).chain(others) {
+    for function in arithmetic::functions().chain(floats::functions()).chain(durations::functions()).chain(others) {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }
@@ -223,7 +227,7 @@ pub(crate) fn rewrite(
         true => gapfill::rewrite(asof::rewrite(plan)?, &gapfill::Statement { now, config })?,
         false => plan,
     };
-    zeros::rewrite(window_keys::rewrite(nulls::rewrite(plan)?)?)
+    zeros::rewrite(window_keys::rewrite(window_filters::rewrite(nulls::rewrite(plan)?)?)?)
 }
 
 /// Whether a plan calls a function that stands for gap filling or an ASOF join.

@@ -2,6 +2,9 @@
 
 mod generic;
 mod samples;
+mod types;
+
+pub(crate) use types::parameter_types;
 
 use crate::catalog::CatalogVersion;
 use crate::context::StatementContext;
@@ -16,8 +19,7 @@ use crate::timestamp_coercion;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
@@ -522,46 +524,6 @@ impl PreparedQuery {
 /// Whether a statement is planned for this machine alone, with the fast paths.
 fn is_local(context: &StatementContext, options: &ConfigOptions) -> bool {
     !context.is_distributed() && !context.is_of_several() && fast_paths(options)
-}
-
-/// The types that a statement gives `$1`, `$2` and so on.
-pub(crate) fn parameter_types(
-    plan: &LogicalPlan,
-    parameters: usize,
-) -> datafusion::error::Result<Vec<Option<DataType>>> {
-    let mut types = plan.get_parameter_types()?;
-    plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Limit(limit) = node {
-            for expr in limit.fetch.iter().chain(&limit.skip) {
-                if let Expr::Placeholder(placeholder) = expr.as_ref() {
-                    types.insert(placeholder.id.clone(), Some(DataType::Int64));
-                }
-            }
-        }
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                if let Some((id, kind)) = searched_list(expr, node) {
-                    types.entry(id).or_default().get_or_insert(kind);
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok((1..=parameters).map(|number| types.remove(&format!("${number}")).flatten()).collect())
-}
-
-/// The parameter of `x = ANY($1)` and its type: a list of what is looked for in it.
-fn searched_list(expr: &Expr, node: &LogicalPlan) -> Option<(String, DataType)> {
-    let Expr::ScalarFunction(call) = expr else { return None };
-    let ("array_has", [Expr::Placeholder(list), item]) = (call.func.name(), call.args.as_slice()) else { return None };
-    let schemas = node.inputs().into_iter().map(LogicalPlan::schema).chain([node.schema()]);
-    let kind = schemas.into_iter().find_map(|schema| item.get_type(schema).ok()).filter(|kind| !kind.is_null())?;
-    let kind = match &kind {
-        DataType::Dictionary(_, value) => value.as_ref().clone(),
-        kind if kind.is_string() => DataType::Utf8,
-        _ => kind,
-    };
-    Some((list.id.clone(), DataType::new_list(kind, true)))
 }
 
 /// The values, and for a text in the place of a list the list that it stands for.

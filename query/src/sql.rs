@@ -19,6 +19,7 @@ pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 pub(crate) use dialect::EbbtideDialect;
 pub(crate) use names::Heading;
 pub(crate) use rewrite::calls;
+pub(crate) use using::Unambiguous;
 
 use self::visit::visit_mut;
 use crate::error::Result;

@@ -9,13 +9,14 @@
 //! is less than any interval of a day. As in PostgreSQL, a day has 24 hours here and a month 30 days. Intervals that are not constant are
 //! refused.
 //!
-//! DataFusion takes a time without a zone for one of the zone's clock where it is cast to a time with a zone, as by `AT TIME ZONE`. Here
-//! all times are instants, and one without a zone is in UTC.
+//! DataFusion takes a time without a zone for one of the zone's clock where it is cast to a time with a zone, as by `AT TIME ZONE` or beside
+//! such a time. Here all times are instants, and one without a zone is in UTC.
 
 mod beneath_casts;
 #[cfg(test)]
 mod tests;
 mod units;
+mod zones;
 
 pub(crate) use beneath_casts::BeneathCasts;
 
@@ -42,31 +43,42 @@ pub(crate) fn rewrite_plan(
     now: Option<DateTime<Utc>>,
     config: &Arc<ConfigOptions>,
 ) -> Result<LogicalPlan> {
-    let mut units_change = false;
+    let mut types_change = false;
     let plan = plan.transform_up_with_subqueries(|plan| {
-        // The types of the nodes above a union change with its unit.
-        let plan = if units_change { plan.recompute_schema()? } else { plan };
+        // The types of the nodes above change too.
+        let plan = if types_change { plan.recompute_schema()? } else { plan };
         let Transformed { data: plan, transformed, .. } = units::in_one_unit(plan)?;
-        units_change |= transformed;
+        types_change |= transformed;
         if !has_work(&plan)? {
             return Ok(Transformed::new_transformed(plan, transformed));
         }
         let rewriter = Rewriter { schema: input_schema(&plan)?, now, config: Arc::clone(config) };
         let names = NamePreserver::new(&plan);
+        let before = Arc::clone(plan.schema());
         let rewritten = plan.map_expressions(|expr| {
             let name = names.save(&expr);
             Ok(rewriter.rewrite(expr)?.update_data(|expr| name.restore(expr)))
         })?;
-        if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+        if !rewritten.transformed {
+            return Ok(rewritten);
+        }
+        let rewritten = rewritten.map_data(LogicalPlan::recompute_schema)?;
+        types_change |= types(&before).ne(types(rewritten.data.schema()));
+        Ok(rewritten)
     })?;
     Ok(plan.data)
+}
+
+fn types(schema: &DFSchema) -> impl Iterator<Item = &DataType> {
+    schema.fields().iter().map(|field| field.data_type())
 }
 
 /// Whether a node has an expression that [`Rewriter::node`] looks at.
 fn has_work(plan: &LogicalPlan) -> Result<bool> {
     let is_work = |expr: &Expr| match expr {
-        Expr::BinaryExpr(binary) => is_comparison(binary.op),
-        other => matches!(other, Expr::Between(_) | Expr::InList(_) | Expr::Cast(_)),
+        Expr::BinaryExpr(binary) => is_comparison(binary.op) || binary.op == Operator::Minus,
+        Expr::ScalarFunction(call) => zones::chooses(call),
+        other => matches!(other, Expr::Between(_) | Expr::InList(_) | Expr::Cast(_) | Expr::Case(_)),
     };
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -315,7 +327,7 @@ impl Rewriter {
             Expr::Between(between) => self.between(between),
             Expr::InList(list) => self.in_list(list),
             Expr::Cast(cast) => Ok(self.cast(cast)),
-            other => Ok(Transformed::no(other)),
+            other => Ok(self.beside(other)),
         }
     }
 
@@ -332,45 +344,15 @@ impl Rewriter {
         Ok(())
     }
 
-    /// A cast of a time without a zone to one with a zone, by way of UTC.
-    fn cast(&self, mut cast: Cast) -> Transformed<Expr> {
-        let unit = match cast.field.data_type() {
-            DataType::Timestamp(_, Some(zone)) if !is_utc(zone) => match cast.expr.get_type(&self.schema) {
-                Ok(DataType::Timestamp(unit, None)) => Some(unit),
-                Ok(DataType::Date32 | DataType::Date64) => Some(TimeUnit::Millisecond),
-                Ok(text) if text.is_string() => Some(TimeUnit::Nanosecond),
-                _ => None,
-            },
-            _ => None,
-        };
-        let Some(unit) = unit else { return cast_constant(cast) };
-        let time = std::mem::take(&mut cast.expr);
-        *cast.expr = in_utc(time, unit);
-        Transformed::yes(Expr::Cast(cast))
-    }
-
     /// Compares two timestamps, or differences, of different units in the finer one; by default the finer one would be truncated.
     fn two_units(&self, mut compared: BinaryExpr) -> Transformed<Expr> {
-        let (Some(left), Some(right)) = (self.type_of(&compared.left), self.type_of(&compared.right)) else {
-            return Transformed::no(Expr::BinaryExpr(compared));
+        let changed = self.in_one_zone([&mut *compared.left, &mut *compared.right]);
+        let as_it_is = |compared| Transformed::new_transformed(Expr::BinaryExpr(compared), changed);
+        let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
+            return as_it_is(compared);
         };
-        let vary = self.kind(&compared.left).is_some() && self.kind(&compared.right).is_some();
-        let has_zone = |kind: &Kind| matches!(&kind.of, Of::Instant(Some(zone)) if !is_utc(zone));
-        let has_none = |kind: &Kind| matches!(kind.of, Of::Instant(None));
-        let changed = match (&left.of, &right.of) {
-            (Of::Instant(_), Of::Instant(_)) if has_none(&left) && has_zone(&right) => {
-                *compared.left = in_utc(std::mem::take(&mut compared.left), left.unit);
-                true
-            }
-            (Of::Instant(_), Of::Instant(_)) if has_zone(&left) && has_none(&right) => {
-                *compared.right = in_utc(std::mem::take(&mut compared.right), right.unit);
-                true
-            }
-            (Of::Instant(_), Of::Instant(_)) | (Of::Length, Of::Length) => false,
-            _ => return Transformed::no(Expr::BinaryExpr(compared)),
-        };
-        if !vary {
-            return Transformed::new_transformed(Expr::BinaryExpr(compared), changed);
+        if matches!(left.of, Of::Length) != matches!(right.of, Of::Length) {
+            return as_it_is(compared);
         }
         let cast = |expr: &mut Box<Expr>, finer: Kind| {
             let inner = std::mem::take(expr);
@@ -379,36 +361,34 @@ impl Rewriter {
         match unit_nanos(left.unit).cmp(&unit_nanos(right.unit)) {
             Ordering::Less => cast(&mut compared.right, left),
             Ordering::Greater => cast(&mut compared.left, right),
-            Ordering::Equal => return Transformed::new_transformed(Expr::BinaryExpr(compared), changed),
+            Ordering::Equal => return as_it_is(compared),
         }
         Transformed::yes(Expr::BinaryExpr(compared))
     }
 
     fn between(&self, between: Between) -> Result<Transformed<Expr>> {
-        let Some((column, kind)) = self.compared(&between.expr) else {
-            return Ok(Transformed::no(Expr::Between(between)));
-        };
+        let Some((column, kind)) = self.compared(&between.expr) else { return Ok(self.varying_between(between)) };
         let (low, high) = (self.constant(&between.low, &kind), self.constant(&between.high, &kind));
         let varying = [low.is_none().then_some(&*between.low), high.is_none().then_some(&*between.high)];
         self.refuse_varying(&between.expr, varying.into_iter().flatten())?;
         if low.is_none() && high.is_none() {
-            return Ok(Transformed::no(Expr::Between(between)));
+            return Ok(self.varying_between(between));
         }
         let (from, to) = if between.negated { (Operator::Lt, Operator::Gt) } else { (Operator::GtEq, Operator::LtEq) };
         let side = |op, nanos: Option<i128>, bound: Box<Expr>| match nanos {
             Some(nanos) => kind.compare(column.clone(), op, nanos),
-            None => Expr::BinaryExpr(BinaryExpr::new(between.expr.clone(), op, bound)),
+            None => self.two_units(BinaryExpr::new(between.expr.clone(), op, bound)).data,
         };
         let (low, high) = (side(from, low, between.low), side(to, high, between.high));
         Ok(Transformed::yes(if between.negated { low.or(high) } else { low.and(high) }))
     }
 
     fn in_list(&self, list: InList) -> Result<Transformed<Expr>> {
-        let Some((column, kind)) = self.compared(&list.expr) else { return Ok(Transformed::no(Expr::InList(list))) };
+        let Some((column, kind)) = self.compared(&list.expr) else { return Ok(self.varying_list(list)) };
         let constants: Option<Vec<i128>> = list.list.iter().map(|e| self.constant(e, &kind)).collect();
         let Some(constants) = constants else {
             self.refuse_varying(&list.expr, &list.list)?;
-            return Ok(Transformed::no(Expr::InList(list)));
+            return Ok(self.varying_list(list));
         };
         let members: Vec<Expr> = constants
             .into_iter()
@@ -462,10 +442,6 @@ impl Rewriter {
             _ => None,
         }
     }
-}
-
-fn in_utc(time: Box<Expr>, unit: TimeUnit) -> Expr {
-    Expr::Cast(Cast::new(time, DataType::Timestamp(unit, Some("UTC".into()))))
 }
 
 /// Whether an operator compares two values of a type.

@@ -17,7 +17,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use std::sync::Arc;
 
 /// Nodes that move rows and change none.
-const SILENT: [&str; 12] = [
+const SILENT: [&str; 15] = [
     "CooperativeExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
@@ -30,6 +30,10 @@ const SILENT: [&str; 12] = [
     "PlaceholderRowExec",
     "EncodeTextsExec",
     "DecodeTextsExec",
+    // Of workers.
+    "BroadcastExec",
+    "DistributedExec",
+    "SamplerExec",
 ];
 
 /// A row that tells what a plan does.
@@ -101,6 +105,10 @@ fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
     }
     if let Some(filter) = node.downcast_ref::<TopKFilterExec>() {
         return Some(plain(&filter.words()));
+    }
+    #[cfg(feature = "workers")]
+    if let Some(words) = crate::workers::words(node) {
+        return Some(words);
     }
     let shown = displayable(node.as_ref()).one_line().to_string();
     let detail = shown.trim().split_once(": ").map(|(_, detail)| plain(detail)).unwrap_or_default();

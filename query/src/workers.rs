@@ -19,11 +19,13 @@ mod plan;
 mod server;
 mod share;
 mod token;
+mod words;
 
 pub(crate) use leaf::{Reads, shared_latest, shared_scan};
 pub(crate) use plan::plan;
 pub use server::{Serving, WorkerSettings};
 pub use token::WorkerToken;
+pub(crate) use words::words;
 
 use crate::error::{QueryError, Result};
 use channels::Channels;

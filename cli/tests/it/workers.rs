@@ -398,8 +398,10 @@ fn check_three_workers(shipped: &Shipped) {
     }
     let explain = "EXPLAIN SELECT station, sum(temp) FROM archived('old') GROUP BY station";
     let plan = shipped.run(&["sql", "--follow", &shipped.url, "--workers", &addresses(&workers), explain]);
-    let scan = plan.lines().find(|line| line.starts_with("- distributedleaf: "));
-    assert!(scan.is_some_and(|scan| scan.ends_with(", archived")) && plan.contains("input_tasks=3"), "{plan}");
+    let scan = plan.lines().find(|line| line.starts_with("- reads what has expired of old"));
+    assert!(scan.is_some_and(|scan| scan.ends_with("; 3 tasks on workers read a part each")), "{plan}");
+    let sent = ["- 3 tasks on workers send each row to the task for its key", "- gets the rows of 3 tasks on workers"];
+    assert!(sent.iter().any(|words| plan.contains(words)) && !plan.contains("network"), "{plan}");
     for worker in workers {
         let (code, log) = worker.end();
         assert_eq!((code, log.as_str()), (Some(0), ""));

@@ -6,7 +6,10 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::window::StandardWindowFunctionExpr;
+use datafusion::physical_plan::windows::WindowUDFExpr;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,6 +21,57 @@ pub(super) enum Other {
     OfRows(Arc<dyn StandardWindowFunctionExpr>),
 }
 
+impl Other {
+    /// How many rows at each end of a frame a function of rows looks at; `None` if it may look at all.
+    fn reach(&self) -> Option<usize> {
+        let Other::OfRows(function) = self else { return None };
+        let function = function.as_any().downcast_ref::<WindowUDFExpr>()?;
+        // It cannot be asked for; this is how it is shown.
+        if !format!("{function:?}").ends_with("ignore_nulls: false }") {
+            return None;
+        }
+        match (function.fun().name(), function.args()) {
+            ("first_value" | "last_value", _) => Some(1),
+            ("nth_value", [_, place]) => match place.downcast_ref::<Literal>()?.value() {
+                ScalarValue::Int64(Some(place)) => usize::try_from(place.unsigned_abs().max(1)).ok(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The arguments of rows that follow one another.
+#[derive(Debug)]
+struct Piece {
+    rows: Range<usize>,
+    columns: Vec<ArrayRef>,
+    bytes: usize,
+}
+
+impl Piece {
+    fn new(start: usize, columns: Vec<ArrayRef>) -> Piece {
+        let rows = columns.first().map_or(0, |column| column.len());
+        let bytes = columns.iter().map(|column| column.get_array_memory_size()).sum();
+        Piece { rows: start..start + rows, columns, bytes }
+    }
+
+    /// The arguments of those of some rows that are in it.
+    fn of(&self, rows: &Range<usize>) -> Vec<ArrayRef> {
+        let (start, end) = (rows.start.max(self.rows.start), rows.end.min(self.rows.end));
+        self.columns.iter().map(|column| column.slice(start - self.rows.start, end - start)).collect()
+    }
+}
+
+/// The same columns of several pieces as one.
+fn joined(pieces: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
+    let column = |at: usize| {
+        let pieces: Vec<&dyn Array> = pieces.iter().map(|columns| columns[at].as_ref()).collect();
+        Ok(concat(&pieces)?)
+    };
+    (0..pieces.first().map_or(0, Vec::len)).map(column).collect()
+}
+
 /// What a function needs to know of the rows of a partition.
 #[derive(Debug)]
 pub(super) struct OtherFrame {
@@ -25,32 +79,50 @@ pub(super) struct OtherFrame {
     result: DataType,
     /// Whether rows leave the frame.
     slides: bool,
-    /// The arguments, of rows from some row on.
-    columns: Vec<ArrayRef>,
-    base: usize,
+    /// [`Other::reach`].
+    reach: Option<usize>,
+    /// The arguments of rows that may still be looked at, as they came.
+    pieces: VecDeque<Piece>,
+    /// The rows that have come.
+    rows: usize,
+    /// Of the pieces.
+    bytes: usize,
     /// Of what is in the frame.
     accumulator: Option<Box<dyn Accumulator>>,
 }
 
 impl OtherFrame {
     pub(super) fn new(function: Other, result: DataType, slides: bool) -> OtherFrame {
-        OtherFrame { function, result, slides, columns: Vec::new(), base: 0, accumulator: None }
+        let reach = function.reach();
+        OtherFrame { function, result, slides, reach, pieces: VecDeque::new(), rows: 0, bytes: 0, accumulator: None }
     }
 
     /// Adds the arguments of further rows of the partition.
     pub(super) fn add(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        if self.columns.is_empty() {
-            self.columns = columns.to_vec();
-            return Ok(());
+        let mut piece = Piece::new(self.rows, columns.to_vec());
+        self.rows = piece.rows.end;
+        // A function that may look at all rows of a frame gets them in one piece.
+        if matches!(self.function, Other::OfRows(_))
+            && self.reach.is_none()
+            && let Some(known) = self.pieces.pop_back()
+        {
+            self.bytes -= known.bytes;
+            piece = Piece::new(known.rows.start, joined(&[known.columns, piece.columns])?);
         }
-        for (known, more) in self.columns.iter_mut().zip(columns) {
-            *known = concat(&[known.as_ref(), more.as_ref()])?;
-        }
+        self.bytes += piece.bytes;
+        self.pieces.push_back(piece);
         Ok(())
     }
 
-    fn of(&self, rows: &Range<usize>) -> Vec<ArrayRef> {
-        self.columns.iter().map(|column| column.slice(rows.start - self.base, rows.len())).collect()
+    /// The place of the first piece that may have rows from one on.
+    fn place(&self, row: usize) -> usize {
+        self.pieces.partition_point(|piece| piece.rows.end <= row)
+    }
+
+    /// The arguments of some rows, in pieces.
+    fn of(&self, rows: &Range<usize>) -> Vec<Vec<ArrayRef>> {
+        let pieces = self.pieces.range(self.place(rows.start)..);
+        pieces.take_while(|piece| piece.rows.start < rows.end).map(|piece| piece.of(rows)).collect()
     }
 
     pub(super) fn enter(&mut self, rows: &Range<usize>) -> Result<()> {
@@ -63,7 +135,7 @@ impl OtherFrame {
             None if self.slides => aggregate.create_sliding_accumulator()?,
             None => aggregate.create_accumulator()?,
         };
-        accumulator.update_batch(&self.of(rows))?;
+        self.of(rows).iter().try_for_each(|values| accumulator.update_batch(values))?;
         self.accumulator = Some(accumulator);
         Ok(())
     }
@@ -72,8 +144,9 @@ impl OtherFrame {
         if rows.is_empty() {
             return Ok(());
         }
-        let values = self.of(rows);
-        self.accumulator.as_mut().map_or(Ok(()), |accumulator| accumulator.retract_batch(&values))
+        let pieces = self.of(rows);
+        let Some(accumulator) = &mut self.accumulator else { return Ok(()) };
+        pieces.iter().try_for_each(|values| accumulator.retract_batch(values))
     }
 
     /// Lets all rows leave.
@@ -82,33 +155,58 @@ impl OtherFrame {
     }
 
     pub(super) fn answer(&mut self, rows: &Range<usize>) -> Result<ScalarValue> {
-        match (&self.function, &mut self.accumulator) {
-            (Other::OfRows(function), _) => {
-                let rows = rows.start - self.base..rows.end - self.base;
-                function.create_evaluator()?.evaluate(&self.columns, &rows)
+        match &self.function {
+            Other::OfRows(_) if rows.is_empty() => ScalarValue::try_from(&self.result),
+            Other::OfRows(function) => {
+                let (columns, rows) = self.looked_at(rows)?;
+                function.create_evaluator()?.evaluate(&columns, &rows)
             }
-            (Other::Aggregate(_), Some(accumulator)) => accumulator.evaluate(),
-            (Other::Aggregate(aggregate), None) => aggregate.default_value(&self.result),
+            Other::Aggregate(aggregate) => match &mut self.accumulator {
+                Some(accumulator) => accumulator.evaluate(),
+                None => aggregate.default_value(&self.result),
+            },
         }
+    }
+
+    /// The arguments that a function of rows looks at, and the rows among them that stand for those of a frame.
+    fn looked_at(&self, rows: &Range<usize>) -> Result<(Vec<ArrayRef>, Range<usize>)> {
+        if let Some(piece) = self.pieces.get(self.place(rows.start))
+            && rows.end <= piece.rows.end
+        {
+            let start = piece.rows.start;
+            return Ok((piece.columns.clone(), rows.start - start..rows.end - start));
+        }
+        let pieces = match self.reach {
+            Some(reach) if reach < rows.len() / 2 => {
+                [self.of(&(rows.start..rows.start + reach)), self.of(&(rows.end - reach..rows.end))].concat()
+            }
+            _ => self.of(rows),
+        };
+        let columns = joined(&pieces)?;
+        let rows = columns.first().map_or(0, |column| column.len());
+        Ok((columns, 0..rows))
     }
 
     /// Lets go of the rows before one.
     pub(super) fn forget(&mut self, before: usize) {
-        let known = self.columns.first().map_or(0, |column| column.len());
-        let gone = before.saturating_sub(self.base).min(known);
-        for column in &mut self.columns {
-            *column = column.slice(gone, known - gone);
+        while let Some(piece) = self.pieces.pop_front_if(|piece| piece.rows.end <= before) {
+            self.bytes -= piece.bytes;
         }
-        self.base += gone;
+        if let Some(piece) = self.pieces.front_mut()
+            && piece.rows.start < before
+        {
+            piece.columns = piece.of(&(before..piece.rows.end));
+            piece.rows.start = before;
+        }
     }
 
     /// Begins with another partition.
     pub(super) fn restart(&mut self) {
-        (self.columns, self.base, self.accumulator) = (Vec::new(), 0, None);
+        self.pieces.clear();
+        (self.rows, self.bytes, self.accumulator) = (0, 0, None);
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let columns: usize = self.columns.iter().map(|column| column.get_array_memory_size()).sum();
-        columns + self.accumulator.as_ref().map_or(0, |accumulator| accumulator.size())
+        self.bytes + self.accumulator.as_ref().map_or(0, |accumulator| accumulator.size())
     }
 }

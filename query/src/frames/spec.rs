@@ -179,7 +179,8 @@ impl Spec {
 pub(super) fn check(window: &Arc<dyn WindowExpr>, schema: &Schema) -> Result<()> {
     if is_irregular(window, schema) && Spec::of(window, schema, false).is_none() {
         return not_impl_err!(
-            "FILTER over frames of months, or of days in a time zone; write sum(CASE WHEN condition THEN x END)"
+            "FILTER over frames of months, or of days in a time zone, for functions that keep nulls; join each row with those of its \
+             frame and group by it"
         );
     }
     Ok(())

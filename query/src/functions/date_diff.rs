@@ -3,7 +3,7 @@
 use super::arguments::wrong;
 use super::bins::Bins;
 use super::date_bin::is_text;
-use super::date_trunc::{is_utc, time_type, width, zone};
+use super::date_trunc::{is_utc, time_type, width, zone, zone_argument};
 use arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray};
 use datafusion::arrow::compute::cast;
@@ -75,16 +75,7 @@ impl ScalarUDFImpl for DateDiff {
         let ColumnarValue::Scalar(unit) = unit else {
             return wrong(NAME, 1, "unit", "differs from row to row, a constant is wanted");
         };
-        let given = match values.next() {
-            None => None,
-            Some(ColumnarValue::Scalar(given)) => match given.try_as_str().flatten() {
-                Some(given) => Some(zone(NAME, 4, given)?),
-                None => return wrong(NAME, 4, "zone", "is null, a time zone such as 'Europe/Berlin' is wanted"),
-            },
-            Some(ColumnarValue::Array(_)) => {
-                return wrong(NAME, 4, "zone", "differs from row to row, a constant is wanted");
-            }
-        };
+        let given = zone_argument(NAME, 4, values.next().as_ref())?;
         let constant = matches!((&start, &end), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { rows };
         let start = Times::new(&unit, &start.into_array(rows)?, given)?;

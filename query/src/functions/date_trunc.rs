@@ -68,6 +68,18 @@ pub(super) fn zone(function: &str, at: usize, text: &str) -> Result<Tz> {
     })
 }
 
+/// The time zone that is given as argument `at` of `function`, which may be left out.
+pub(super) fn zone_argument(function: &str, at: usize, given: Option<&ColumnarValue>) -> Result<Option<Tz>> {
+    match given {
+        None => Ok(None),
+        Some(ColumnarValue::Scalar(given)) => match given.try_as_str().flatten() {
+            Some(given) => zone(function, at, given).map(Some),
+            None => wrong(function, at, "zone", "is null, a time zone such as 'Europe/Berlin' is wanted"),
+        },
+        Some(ColumnarValue::Array(_)) => wrong(function, at, "zone", "differs from row to row, a constant is wanted"),
+    }
+}
+
 pub(super) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "Z" | "+00:00" | "Etc/UTC")
 }
@@ -137,15 +149,9 @@ impl ScalarUDFImpl for DateTrunc {
         let ColumnarValue::Scalar(unit) = unit else {
             return wrong(NAME, 1, "unit", "differs from row to row, a constant is wanted");
         };
-        let zone = match values.next() {
+        let zone = match zone_argument(NAME, 3, values.next().as_ref())? {
+            Some(given) => Some(given),
             None => own.as_deref().filter(|own| !is_utc(own)).map(|own| zone(NAME, 3, own)).transpose()?,
-            Some(ColumnarValue::Scalar(given)) => match given.try_as_str().flatten() {
-                Some(given) => Some(zone(NAME, 3, given)?),
-                None => return wrong(NAME, 3, "zone", "is null, a time zone such as 'Europe/Berlin' is wanted"),
-            },
-            Some(ColumnarValue::Array(_)) => {
-                return wrong(NAME, 3, "zone", "differs from row to row, a constant is wanted");
-            }
         };
         let (interval, origin) = width(NAME, &unit)?;
         let bins = match Bins::new(interval, resolution, origin, zone) {

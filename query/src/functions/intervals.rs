@@ -1,6 +1,7 @@
 //! Intervals: in PostgreSQL's notation, times a number, and added to dates.
 
 use super::arithmetic::call;
+use super::durations::{self, is_duration};
 use crate::timestamp_coercion::scalar_instant;
 use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
@@ -89,8 +90,8 @@ fn of_iso(text: &str) -> Option<String> {
     (number.is_empty() && !words.is_empty()).then(|| words.join(" "))
 }
 
-/// Plans what DataFusion refuses or computes otherwise than PostgreSQL: an interval times a number, and a date with an interval
-/// that has a part of a day, which is a time.
+/// Plans what DataFusion refuses or computes otherwise than PostgreSQL: an interval times a number, a difference of times that is
+/// multiplied or divided, and a date with an interval that has a part of a day, which is a time.
 #[derive(Debug)]
 pub(super) struct Intervals;
 
@@ -101,12 +102,23 @@ impl ExprPlanner for Intervals {
         match op {
             BinaryOperator::Multiply => {
                 let (left_kind, right_kind) = (kind(&left), kind(&right));
-                if is_interval(&left_kind) && is_factor(&right, &right_kind) {
-                    return Ok(PlannerResult::Planned(call(&TIMES, vec![left, typed(right)])));
+                let has_length = |kind: &DataType| is_interval(kind) || is_duration(kind);
+                let product = |of: Expr, kind: &DataType, factor: Expr| {
+                    let factor = typed(factor);
+                    PlannerResult::Planned(match is_interval(kind) {
+                        true => call(&TIMES, vec![of, factor]),
+                        false => durations::times(of, factor),
+                    })
+                };
+                if has_length(&left_kind) && is_factor(&right, &right_kind) {
+                    return Ok(product(left, &left_kind, right));
                 }
-                if is_interval(&right_kind) && is_factor(&left, &left_kind) {
-                    return Ok(PlannerResult::Planned(call(&TIMES, vec![right, typed(left)])));
+                if has_length(&right_kind) && is_factor(&left, &left_kind) {
+                    return Ok(product(right, &right_kind, left));
                 }
+            }
+            BinaryOperator::Divide if is_duration(&kind(&left)) && is_factor(&right, &kind(&right)) => {
+                return Ok(PlannerResult::Planned(durations::divided(left, typed(right))));
             }
             BinaryOperator::Plus | BinaryOperator::Minus => {
                 let sum = if op == BinaryOperator::Plus { Operator::Plus } else { Operator::Minus };

@@ -4,15 +4,23 @@
 //! in WHERE. So unqualified names of such columns are replaced: by the right table's column for a right join, and by the first of
 //! both that is not NULL for a full join. For `*` it takes the column of the table whose name sorts first, so `*` becomes a list of the
 //! tables' columns. A further `USING` compares the first table's column; it becomes a condition where another one is meant.
+//! Where a list has such a column beside that of one of its tables, which DataFusion refuses, each gets a name of its own.
 
+mod joins;
+mod unambiguous;
+
+pub(crate) use unambiguous::Unambiguous;
+
+use self::joins::{Sides, constraint, has_join, is_semi, merges_any, sides};
+use self::unambiguous::checked;
 use super::expressions::filled;
 use super::refused::refused;
 use super::visit::{Flow, visit_mut};
 use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Distinct, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
-    OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, Distinct, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, ObjectName, OrderByKind,
+    Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -107,6 +115,8 @@ struct Merged {
     is_outer: bool,
     /// Whether `columns` are all that are merged, and DataFusion knows them as merged.
     is_complete: bool,
+    /// How many tables there are, once all joins are known.
+    count: usize,
 }
 
 /// A merged column.
@@ -119,6 +129,8 @@ struct Column {
     first: usize,
     /// Whether it is another column than that of the first table.
     is_other: bool,
+    /// How many tables it is of, if that is known.
+    count: Option<usize>,
 }
 
 /// A table, and the columns in which it is merged with one before it.
@@ -153,6 +165,7 @@ impl Merged {
                 }
             }
         }
+        all.count = at;
         Ok(all)
     }
 
@@ -181,6 +194,7 @@ impl Merged {
                     }
                     merged.is_outer |= sides != Sides::Inner;
                     (merged.tables, merged.is_complete) = (None, false);
+                    merged.columns.iter_mut().for_each(|column| column.count = None);
                 }
                 Some(constraint @ JoinConstraint::Using(_)) => {
                     if let JoinConstraint::Using(of) = &*constraint {
@@ -245,13 +259,16 @@ impl Merged {
             match (expr, known.map(|known| &mut self.columns[known])) {
                 (None, _) if sides.has_right() => return Err(undetermined(name)),
                 (None, _) => self.is_complete = false,
-                (Some(expr), Some(known)) => (known.expr, known.is_other) = (expr, known.is_other || sides.has_right()),
+                (Some(expr), Some(known)) => {
+                    (known.expr, known.is_other) = (expr, known.is_other || sides.has_right());
+                    known.count = known.count.zip(right).map(|(count, _)| count + 1);
+                }
                 (Some(expr), None) => {
                     if left.is_none() {
                         (self.tables, self.is_complete) = (None, false);
                     }
-                    let (name, is_other) = (name.clone(), sides.has_right());
-                    self.columns.push(Column { name, expr, first: at, is_other });
+                    let (name, is_other, count) = (name.clone(), sides.has_right(), left.and(right).map(|_| 2));
+                    self.columns.push(Column { name, expr, first: at, is_other, count });
                 }
             }
         }
@@ -270,6 +287,16 @@ impl Merged {
         self.columns.iter().find(|column| is_same(&column.name, name))
     }
 
+    /// What a name is replaced by, if it is that of a merged column.
+    fn value(&self, name: &Ident) -> Option<Expr> {
+        let column = self.column(name)?;
+        let value = column.expr.clone();
+        Some(match column.count {
+            Some(count) if count < self.count => checked(value, value_of(name), count),
+            _ => value,
+        })
+    }
+
     fn replace_in(&self, node: &mut impl VisitMut) {
         let _infallible = visit_mut(node, &mut Replace { merged: self, depth: 0 });
     }
@@ -280,7 +307,8 @@ impl Merged {
         let is_shown_twice = |column: &Column| projection.iter().any(|item| self.shows(item, column));
         let shown = columns.iter().filter_map(|column| {
             let name = &column.name;
-            let shown = projection.iter().find_map(|item| match item {
+            let is_merged = |item: &&SelectItem| is_name(item, column);
+            let shown = projection.iter().filter(is_merged).chain(projection).find_map(|item| match item {
                 SelectItem::UnnamedExpr(Expr::Identifier(shown)) if is_same(shown, name) => {
                     Some(is_shown_twice(column).then(|| column.expr.clone()))
                 }
@@ -294,8 +322,10 @@ impl Merged {
                 }
                 _ => None,
             });
-            let expr = shown.unwrap_or_else(|| Some(column.expr.clone()))?;
-            Some(Column { expr, ..column.clone() })
+            match shown {
+                Some(expr) => Some(Column { expr: expr?, count: None, ..column.clone() }),
+                None => Some(column.clone()),
+            }
         });
         let columns = shown.collect();
         self.columns = columns;
@@ -329,6 +359,28 @@ impl Merged {
         }
     }
 
+    /// Whether an expression is a merged column of one table, such as `p.x`.
+    fn is_of_table(&self, expr: &Expr, column: &Column) -> bool {
+        match expr {
+            Expr::CompoundIdentifier(parts) => parts.split_last().is_some_and(|(name, table)| {
+                is_same(name, &column.name) && self.has(&ObjectName::from(table.to_vec()), column)
+            }),
+            _ => false,
+        }
+    }
+
+    /// The merged columns that a list has beside one of a table.
+    fn doubled(&self, items: &[SelectItem]) -> Vec<&Column> {
+        let is_of_table = |item: &SelectItem, column: &Column| match item {
+            SelectItem::UnnamedExpr(expr) => self.is_of_table(expr, column),
+            item => self.shows(item, column),
+        };
+        let is_doubled = |column: &&Column| {
+            items.iter().any(|item| is_name(item, column)) && items.iter().any(|item| is_of_table(item, column))
+        };
+        self.columns.iter().filter(is_doubled).collect()
+    }
+
     /// The list of a SELECT.
     fn items(&self, items: Vec<SelectItem>) -> Result<Vec<SelectItem>, String> {
         let is_expanded = |item: &SelectItem| matches!(item, SelectItem::Wildcard(options) if has_no_options(options));
@@ -336,17 +388,21 @@ impl Merged {
         let mut names: HashSet<String> = items.iter().filter_map(alias).map(value_of).collect();
         let shown = self.columns.iter().filter(|column| has_star || items.iter().any(|item| self.shows(item, column)));
         names.extend(shown.map(|column| value_of(&column.name)));
+        let doubled = self.doubled(&items);
+        let is_named = |name: &Ident| self.everywhere || doubled.iter().any(|column| is_same(&column.name, name));
         let mut list = Vec::with_capacity(items.len());
         for item in items {
             match item {
                 SelectItem::Wildcard(options) => self.star(options, &mut list)?,
-                SelectItem::UnnamedExpr(Expr::Identifier(name)) if self.everywhere && self.column(&name).is_some() => {
-                    let expr = self.column(&name).map_or_else(|| Expr::Identifier(name.clone()), |of| of.expr.clone());
+                SelectItem::UnnamedExpr(Expr::Identifier(name)) if is_named(&name) && self.column(&name).is_some() => {
+                    let expr = self.value(&name).unwrap_or_else(|| Expr::Identifier(name.clone()));
                     let alias = if names.insert(value_of(&name)) { name } else { numbered(&name, &mut names) };
                     list.push(SelectItem::ExprWithAlias { expr, alias });
                 }
                 // As beside a `*` that stays one.
-                SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) if has_star => {
+                SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
+                    if has_star || doubled.iter().any(|column| self.is_of_table(&expr, column)) =>
+                {
                     let name = match &expr {
                         Expr::Identifier(name) => name.clone(),
                         Expr::CompoundIdentifier(parts) => parts.last().cloned().unwrap_or_else(|| Ident::new("")),
@@ -414,6 +470,11 @@ fn numbered(name: &Ident, names: &mut HashSet<String>) -> Ident {
     Ident::with_quote('"', free)
 }
 
+/// Whether an item is the name of a merged column alone.
+fn is_name(item: &SelectItem, column: &Column) -> bool {
+    matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(name)) if is_same(name, &column.name))
+}
+
 fn alias(item: &SelectItem) -> Option<&Ident> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias),
@@ -424,89 +485,6 @@ fn alias(item: &SelectItem) -> Option<&Ident> {
 fn has_no_options(options: &WildcardAdditionalOptions) -> bool {
     let plain = WildcardAdditionalOptions { wildcard_token: options.wildcard_token.clone(), ..Default::default() };
     *options == plain
-}
-
-/// The tables that have a value in each row of a join.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sides {
-    /// Both, in each row.
-    Inner,
-    Left,
-    Right,
-    /// One or the other.
-    Both,
-}
-
-impl Sides {
-    /// Whether there are rows that only the right table has.
-    fn has_right(self) -> bool {
-        matches!(self, Sides::Right | Sides::Both)
-    }
-}
-
-/// `None` if a join has not the columns of both tables.
-fn sides(join: &JoinOperator) -> Option<Sides> {
-    match join {
-        JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_) => Some(Sides::Inner),
-        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => Some(Sides::Left),
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => Some(Sides::Right),
-        JoinOperator::FullOuter(_) => Some(Sides::Both),
-        _ => None,
-    }
-}
-
-fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match join {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::CrossJoin(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
-        _ => None,
-    }
-}
-
-/// Whether tables are joined with `USING` or `NATURAL`, also in parentheses.
-fn merges_any(from: &[TableWithJoins]) -> bool {
-    from.iter().any(|from| {
-        let of_joins = from.joins.iter().any(|join| merges(&join.join_operator));
-        of_joins
-            || from.joins.iter().map(|join| &join.relation).chain([&from.relation]).any(|of| has_join(of, &|_| true))
-    })
-}
-
-/// Whether a join has the columns of its left side alone.
-fn is_semi(join: &JoinOperator) -> bool {
-    matches!(
-        join,
-        JoinOperator::Semi(_) | JoinOperator::LeftSemi(_) | JoinOperator::Anti(_) | JoinOperator::LeftAnti(_)
-    )
-}
-
-fn merges(join: &JoinOperator) -> bool {
-    match join {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => {
-            matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a table is a join in parentheses, with `USING` or `NATURAL`, of such a kind.
-fn has_join(table: &TableFactor, is: &dyn Fn(Sides) -> bool) -> bool {
-    let TableFactor::NestedJoin { table_with_joins: of, .. } = table else { return false };
-    let is_such = |join: &JoinOperator| merges(join) && sides(join).is_some_and(is);
-    has_join(&of.relation, is)
-        || of.joins.iter().any(|join| is_such(&join.join_operator) || has_join(&join.relation, is))
 }
 
 /// The name by which a table's columns are qualified.
@@ -564,9 +542,9 @@ impl VisitorMut for Replace<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if self.depth == 0
             && let Expr::Identifier(name) = expr
-            && let Some(column) = self.merged.column(name)
+            && let Some(value) = self.merged.value(name)
         {
-            *expr = column.expr.clone();
+            *expr = value;
         }
         ControlFlow::Continue(())
     }

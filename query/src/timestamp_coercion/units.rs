@@ -1,5 +1,6 @@
-//! Timestamps of different units in one column.
+//! Timestamps of different units, or with and without a zone, in one column.
 
+use super::zones::in_utc;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -8,21 +9,20 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 use ebbtide_buckets::unit_nanos;
 use std::sync::Arc;
 
-/// Converts the branches of a union to the finest unit among them. By default it has the unit of the first branch until
-/// types are coerced, which is after comparisons are rewritten.
+/// Converts the branches of a union to the finest unit among them, and to the first zone. By default it has the type of the first branch
+/// until types are coerced, which is after comparisons are rewritten.
 pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Union(Union { inputs, .. }) = &plan else { return Ok(Transformed::no(plan)) };
     let types = |at: usize| inputs.iter().filter_map(move |input| Some(input.schema().fields().get(at)?.data_type()));
     let finest = |at: usize| -> Option<DataType> {
         let mut found: Option<&TimeUnit> = None;
-        let mut zones = Vec::new();
+        let mut first = None;
         for ty in types(at) {
             let DataType::Timestamp(unit, zone) = ty else { return None };
-            zones.push(zone);
+            first = first.or(zone.as_ref());
             found = Some(found.filter(|finest| unit_nanos(**finest) <= unit_nanos(*unit)).unwrap_or(unit));
         }
-        let zone = zones.first().filter(|first| zones.iter().all(|zone| zone == *first))?;
-        Some(DataType::Timestamp(*found?, (*zone).clone()))
+        Some(DataType::Timestamp(*found?, first.cloned()))
     };
     let width = plan.schema().fields().len();
     let wanted: Vec<Option<DataType>> = (0..width).map(finest).collect();
@@ -35,6 +35,10 @@ pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
             let column = Expr::Column((table, field).into());
             match &wanted[at] {
                 Some(wanted) if wanted != field.data_type() => {
+                    let column = match (field.data_type(), wanted) {
+                        (DataType::Timestamp(unit, None), DataType::Timestamp(_, Some(_))) => in_utc(column, *unit),
+                        _ => column,
+                    };
                     let cast = Expr::Cast(Cast::new(Box::new(column), wanted.clone()));
                     cast.alias_qualified(table.cloned(), field.name())
                 }

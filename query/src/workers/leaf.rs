@@ -165,6 +165,28 @@ impl SharedScanExec {
         shares.into_iter().map(|share| Arc::new(leaf(share)) as Arc<dyn ExecutionPlan>).collect()
     }
 
+    /// What is read, in words.
+    pub(super) fn words(&self) -> String {
+        let name = &self.asked.collection;
+        let mut text = match self.asked.reads {
+            Reads::Visible => {
+                let segments = self.spec.snapshot.segments();
+                let read = segments.iter().filter(|segment| may_have(segment, self.spec.request.time)).count();
+                let s = if segments.len() == 1 { "" } else { "s" };
+                format!("reads {name}: {read} of {} segment{s}, and rows in memory", segments.len())
+            }
+            Reads::Archived => format!("reads what has expired of {name}, from its archives and what is still stored"),
+            Reads::Latest => format!("reads the newest bucket of each series of {name}"),
+        };
+        if let Some(metas) = &self.spec.metas {
+            text.push_str(&format!("; the series are chosen by {metas}"));
+        }
+        if let Some(limit) = self.asked.limit {
+            text.push_str(&format!("; ends after {limit} rows"));
+        }
+        text
+    }
+
     /// Reads a partition, waiting for files.
     fn batches(&self, partition: usize) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
         match self.asked.reads {

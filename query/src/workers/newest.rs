@@ -43,6 +43,14 @@ impl NewestExec {
         ));
         Ok(NewestExec { input, time, meta, properties })
     }
+
+    /// What is kept, in words.
+    pub(super) fn words(&self) -> String {
+        match self.meta {
+            Some(meta) => format!("keeps the newest row of each {}", self.input.schema().field(meta).name()),
+            None => "keeps the newest row".to_owned(),
+        }
+    }
 }
 
 impl DisplayAs for NewestExec {

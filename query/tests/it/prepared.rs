@@ -1,7 +1,8 @@
 //! Prepared queries: planned once, exact whenever they run.
 
 use crate::support::{World, time, two_sensors};
-use ebbtide_query::{PreparedStatement, QueryError, ScalarValue};
+use datafusion::arrow::datatypes::DataType;
+use ebbtide_query::{PreparedStatement, QueryError, ScalarValue, statement};
 use ebbtide_ttl::Code;
 use futures::TryStreamExt;
 
@@ -76,6 +77,18 @@ fn prepared_queries_give_what_the_same_text_with_the_values_gives() {
             let instant = ScalarValue::TimestampNanosecond(Some(nanos), Some("UTC".into()));
             assert_eq!(run(&w, &prepared, &[sensor.into(), instant]).unwrap(), w.text(&literal), "{literal}");
         }
+    }
+}
+
+#[test]
+fn parameters_in_the_places_of_texts_are_texts() {
+    let w = two_sensors();
+    for call in ["strftime(t, $1)", "strftime($1, t)", "strftime($1, max(t))", "to_char(t, $1)", "to_char(now(), $1)"] {
+        let query = format!("SELECT {call} AS x FROM w GROUP BY t ORDER BY t LIMIT 1");
+        let statement = statement::parse(&query).unwrap().remove(0);
+        let types = w.block_on(w.session().prepare_query(statement, &query)).unwrap().parameter_types().unwrap();
+        assert_eq!(types, [Some(DataType::Utf8)], "{call}");
+        assert_eq!(run(&w, &prepare(&w, &query), &["%Y".into()]).unwrap(), r#"[{"x":"2024"}]"#, "{call}");
     }
 }
 

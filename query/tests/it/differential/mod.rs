@@ -158,10 +158,13 @@ fn brief(answer: &Result<Vec<Row>, String>) -> String {
 fn explained(error: &str) -> bool {
     let known = [
         "physical plan does not support logical expression",
-        "nested identifiers are not yet supported for OuterReferenceColumn",
+        "this use of columns of the outer query in a subquery",
+        "with a subquery in this place",
+        "with columns of the outer query",
+        "a member of an object of the outer query",
         "there is no column 'mark'",
         "projections require unique expression names",
-        "schema contains duplicate unqualified field name",
+        "two columns are called",
         "conflicting ordering requirements in aggregate functions",
         "does not satisfy order requirements",
         // DataFusion forgets an order where the condition makes an expression equal to what it is sorted by.
