@@ -24,7 +24,7 @@ pub use error::ExpressionError;
 
 pub(crate) use date::{Distance, date_width, gcd, is_date_operator, is_part_of_date};
 
-pub(crate) use arithmetic::{decimal_of, real_of, sum};
+pub(crate) use arithmetic::{decimal_of, divide, multiply, real_of, subtract, sum};
 pub(crate) use parse::members;
 
 use crate::raw::element::get;
