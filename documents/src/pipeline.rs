@@ -17,9 +17,9 @@ mod sliding;
 mod windows;
 
 use crate::expression::accumulator::number;
-use crate::expression::{Constants, Expression, Scope};
+use crate::expression::{Constants, Expression, Scope, check_document};
 use crate::raw::owned;
-use crate::{ExpressionError, Filter, Sort};
+use crate::{DOCUMENT_BYTES_MAX, ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
 pub use condition::{has_expressions, split_expressions};
 pub use lookup::Foreign;
@@ -363,7 +363,9 @@ impl PipelineRun {
 impl Feed<'_> {
     /// Gives a document to the first stage. Returns whether it can use more.
     fn give(&mut self, document: RawDocumentBuf) -> Result<bool> {
+        check_document(&document)?;
         let Some((stage, stages)) = self.stages.split_first() else {
+            check_size(&document)?;
             let bytes = kept_bytes(&document);
             self.memory.take(bytes, "the results of a pipeline")?;
             self.results.bytes += bytes;
@@ -502,6 +504,16 @@ impl Feed<'_> {
         self.memory.give_back(held);
         Ok(())
     }
+}
+
+/// Refuses a result that is larger than a document may be, with the room that MongoDB leaves for results.
+fn check_size(document: &RawDocumentBuf) -> Result<()> {
+    let (bytes, max) = (document.as_bytes().len(), DOCUMENT_BYTES_MAX + (16 << 10));
+    if bytes <= max {
+        return Ok(());
+    }
+    let what = format!("a result of {bytes} bytes is too large: size must be between 0 and {max} (16 MB)");
+    Err(ExpressionError::new(10334, what))
 }
 
 /// About the memory that a document takes where it is kept.
