@@ -152,6 +152,30 @@ fn bins_of_time_begin_in_their_zone() {
 }
 
 #[test]
+fn dates_at_the_ends_of_the_calendar_and_days_that_were_left_out() {
+    let at = bson::DateTime::from_millis;
+    let first = chrono::NaiveDate::MIN.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
+    let code = |expression: RawDocumentBuf| {
+        let document = rawdoc! { "t": at(first + 3_600_000) };
+        parsed(&expression).unwrap().evaluate(&document, 0).map(drop).map_err(|error| error.code)
+    };
+    let day = |zone: &str| rawdoc! { "e": { "$dateTrunc": { "date": "$t", "unit": "day", "timezone": zone } } };
+    assert_eq!(code(day("Asia/Tokyo")), Err(15));
+    assert_eq!(code(day("UTC")), Ok(()));
+    let month = |unit: &str| rawdoc! { "e": { "$dateSubtract": { "startDate": "$t", "unit": unit, "amount": 1, "timezone": "Asia/Tokyo" } } };
+    assert_eq!(code(month("month")), Err(5_166_406));
+    assert_eq!(code(month("day")), Err(5_166_406));
+    // Samoa went from the 29th to the 31st, and from UTC-10 to UTC+14.
+    let text = |text: &str| bson::DateTime::parse_rfc3339_str(text).unwrap();
+    let added =
+        rawdoc! { "e": { "$dateAdd": { "startDate": "$t", "unit": "day", "amount": 1, "timezone": "Pacific/Apia" } } };
+    assert_eq!(
+        value(&added, &rawdoc! { "t": text("2011-12-29T22:00:00Z") }),
+        rawdoc! { "r": text("2011-12-30T22:00:00Z") }
+    );
+}
+
+#[test]
 fn a_text_of_a_date_ends_with_z_in_utc_alone() {
     let text = |zone: &str| {
         text_or_code(
