@@ -508,3 +508,16 @@ fn results_have_the_size_and_the_levels_of_documents() {
     assert_eq!(ended(&path(201), vec![rawdoc! {}]), Err(15));
     assert_eq!(ended(&path(1_000_000), vec![rawdoc! {}]), Err(15));
 }
+
+#[test]
+fn buckets_are_of_any_expression_however_large() {
+    let bucket = |by: RawDocumentBuf, boundaries: RawArrayBuf| {
+        let stage = rawdoc! { "$bucket": { "groupBy": by, "boundaries": boundaries, "default": "other" } };
+        run(&rawdoc! { "p": [stage] }, &people())
+    };
+    let by = rawdoc! { "$ifNull": ["$age", 50] };
+    let expected = [rawdoc! { "_id": 0, "count": 1 }, rawdoc! { "_id": 30, "count": 2 }];
+    assert_eq!(bucket(by, RawArrayBuf::from_iter([0, 30, 60])), expected);
+    let large = rawdoc! { "$strLenCP": { "$concat": ["x".repeat(1 << 20), "$n"] } };
+    assert_eq!(bucket(large, (0..10_000).collect()), [rawdoc! { "_id": "other", "count": 3 }]);
+}
