@@ -568,8 +568,11 @@ impl Unwind {
                 Ok(true)
             };
         }
+        // Without the list, which would be copied for each of its elements.
+        let rest = project::set(&document, &self.path, Some(RawBson::Null));
         for (at, element) in elements.into_iter().enumerate() {
-            let unwound = project::set(&document, &self.path, Some(element));
+            next.stop.check()?;
+            let unwound = project::set(&rest, &self.path, Some(element));
             let at = RawBson::Int64(i64::try_from(at).unwrap_or(i64::MAX));
             if !next.give(self.with_index(unwound, at))? {
                 return Ok(false);
