@@ -217,6 +217,7 @@ impl Node {
     }
 
     pub(crate) fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value> {
+        scope.step()?;
         match self {
             Node::Constant(value) => Ok(value.clone()),
             Node::Path(variable, names) => Ok(scope.path(*variable, names)),
@@ -331,15 +332,14 @@ impl Node {
 
     /// `$map`, `$filter` and `$reduce` of the elements of their list.
     fn over_elements(&self, list: Vec<RawBson>, slot: usize, scope: &mut Scope<'_>) -> Result<Value> {
-        let before = scope.kept();
         match self {
             Node::Map(_, _, within) => {
                 let mut mapped = RawArrayBuf::new();
                 for element in list {
                     scope.bind(slot, Some(element));
+                    let before = mapped.as_bytes().len();
                     mapped.push(within.evaluate(scope)?.unwrap_or(RawBson::Null));
-                    scope.let_go(before);
-                    scope.keep_bytes(mapped.as_bytes().len())?;
+                    scope.keep_bytes(mapped.as_bytes().len() - before)?;
                 }
                 Ok(Some(RawBson::Array(mapped)))
             }
@@ -360,7 +360,7 @@ impl Node {
                 Ok(Some(RawBson::Array(kept)))
             }
             Node::Reduce(_, initial, _, within) => {
-                let mut value = initial.evaluate(scope)?;
+                let (before, mut value) = (scope.kept(), initial.evaluate(scope)?);
                 for element in list {
                     scope.let_go(before);
                     scope.keep(&value)?;

@@ -3,6 +3,8 @@
 //! 1. Values that are kept while others are made (operands, variables, lists that grow) have one limit together: a list of lists,
 //!    or a text that doubles in each round of `$reduce`, would fill the memory.
 //! 2. A value has no more levels than a document may have, since whatever compares and copies values recurses.
+//! 3. One evaluation takes no more than a number of steps: a command is asked whether it was ended between documents, and lists
+//!    that are gone through within each other may take days for one document.
 
 use super::accumulator::size_of_value;
 use super::{ExpressionError, Result, Value, Variable, reach};
@@ -11,6 +13,10 @@ use bson::raw::{RawBson, RawBsonRef, RawDocument};
 
 /// Bytes of the values that an expression keeps at a time; fewer in tests.
 const BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 100 << 20 };
+/// Steps of an evaluation: operators and operands, and blocks of the bytes that are copied; fewer in tests.
+const STEPS_MAX: usize = if cfg!(test) { 1 << 23 } else { 1 << 29 };
+/// Bytes that are copied in a step.
+const STEP_BYTES: usize = 64;
 /// Levels of objects and lists in each other, as in MongoDB.
 pub(crate) const LEVELS_MAX: usize = 200;
 
@@ -22,11 +28,12 @@ pub(crate) struct Scope<'a> {
     slots: Vec<Value>,
     /// Bytes of the values that are kept.
     kept: usize,
+    steps: usize,
 }
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(root: &'a RawDocument, now_ms: i64) -> Scope<'a> {
-        Scope { root, now_ms, slots: Vec::new(), kept: 0 }
+        Scope { root, now_ms, slots: Vec::new(), kept: 0, steps: 0 }
     }
 
     pub(super) fn bind(&mut self, slot: usize, value: Value) {
@@ -47,6 +54,18 @@ impl<'a> Scope<'a> {
             Variable::Now => reach(RawBsonRef::DateTime(bson::DateTime::from_millis(self.now_ms)), names),
             Variable::Slot(slot) => reach(self.slots.get(slot)?.as_ref()?.as_raw_bson_ref(), names),
         }
+    }
+
+    /// Counts a step.
+    ///
+    /// # Errors
+    /// 262 if there were too many.
+    pub(super) fn step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.steps <= STEPS_MAX {
+            return Ok(());
+        }
+        Err(ExpressionError::new(262, format!("an expression takes more than {STEPS_MAX} steps for one document")))
     }
 
     /// The bytes that are kept: to be given to [`Scope::let_go`] when what is kept from now on no longer is.
@@ -70,6 +89,7 @@ impl<'a> Scope<'a> {
     /// Counts bytes that are kept, as [`Scope::keep`].
     pub(super) fn keep_bytes(&mut self, bytes: usize) -> Result<()> {
         self.kept = self.kept.saturating_add(bytes);
+        self.steps += bytes / STEP_BYTES;
         if self.kept <= BYTES_MAX {
             return Ok(());
         }

@@ -62,3 +62,12 @@ fn constants_of_a_command_have_a_limit() {
     }
     assert!(matches!(Constants::parse(&doubled, 0), Err(error) if error.code == 146));
 }
+
+#[test]
+fn an_evaluation_ends() {
+    let many = || rawdoc! { "$range": [0, "$n"] };
+    let sum = rawdoc! { "$sum": { "$map": { "input": many(), "as": "y", "in": { "$multiply": ["$$x", "$$y"] } } } };
+    let products = rawdoc! { "e": { "$sum": { "$map": { "input": many(), "as": "x", "in": sum } } } };
+    assert_eq!(evaluated(&products, &rawdoc! { "n": 4 }), Ok(Some(RawBson::Int32(36))));
+    assert_eq!(evaluated(&products, &rawdoc! { "n": 10_000 }), Err(262));
+}
