@@ -16,6 +16,7 @@ pub(crate) mod figure;
 mod list;
 mod operators;
 mod parse;
+mod scope;
 mod text;
 pub(crate) mod total;
 
@@ -24,8 +25,9 @@ pub use error::ExpressionError;
 
 pub(crate) use date::{Distance, date_width, gcd, is_date_operator, is_part_of_date};
 
-pub(crate) use arithmetic::{decimal_of, real_of, sum};
-pub(crate) use parse::members;
+pub(crate) use arithmetic::{decimal_of, divide, multiply, real_of, subtract, sum};
+pub(crate) use parse::{PATH_NAMES_MAX, members};
+pub(crate) use scope::{Scope, check_document};
 
 use crate::raw::element::get;
 use crate::raw::owned;
@@ -84,35 +86,6 @@ pub(crate) enum Variable {
     Now,
     /// One that `$let`, `$map` and their kind bind.
     Slot(usize),
-}
-
-/// What an expression sees.
-pub(crate) struct Scope<'a> {
-    root: &'a RawDocument,
-    /// `$$NOW`, in milliseconds since 1970.
-    now_ms: i64,
-    slots: Vec<Value>,
-}
-
-impl<'a> Scope<'a> {
-    pub(crate) fn new(root: &'a RawDocument, now_ms: i64) -> Scope<'a> {
-        Scope { root, now_ms, slots: Vec::new() }
-    }
-
-    fn bind(&mut self, slot: usize, value: Value) {
-        if self.slots.len() <= slot {
-            self.slots.resize(slot + 1, None);
-        }
-        self.slots[slot] = value;
-    }
-
-    fn path(&self, variable: Variable, names: &[String]) -> Value {
-        match variable {
-            Variable::Root => reach(RawBsonRef::Document(self.root), names),
-            Variable::Now => reach(RawBsonRef::DateTime(bson::DateTime::from_millis(self.now_ms)), names),
-            Variable::Slot(slot) => reach(self.slots.get(slot)?.as_ref()?.as_raw_bson_ref(), names),
-        }
-    }
 }
 
 /// What a path reaches: through objects by name, and in each element of a list that is an object.
@@ -244,30 +217,40 @@ impl Node {
     }
 
     pub(crate) fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value> {
+        scope.step()?;
         match self {
             Node::Constant(value) => Ok(value.clone()),
             Node::Path(variable, names) => Ok(scope.path(*variable, names)),
             Node::Object(members) => {
-                let mut object = RawDocumentBuf::new();
+                let (before, mut object) = (scope.kept(), RawDocumentBuf::new());
                 for (name, node) in members {
-                    if let Some(value) = node.evaluate(scope)? {
+                    let value = node.evaluate(scope)?;
+                    scope.keep(&value)?;
+                    if let Some(value) = value {
                         object.append(name, value);
                     }
                 }
+                scope.let_go(before);
                 Ok(Some(RawBson::Document(object)))
             }
             Node::List(nodes) => {
-                let mut list = RawArrayBuf::new();
+                let (before, mut list) = (scope.kept(), RawArrayBuf::new());
                 for node in nodes {
-                    list.push(node.evaluate(scope)?.unwrap_or(RawBson::Null));
+                    let value = node.evaluate(scope)?;
+                    scope.keep(&value)?;
+                    list.push(value.unwrap_or(RawBson::Null));
                 }
+                scope.let_go(before);
                 Ok(Some(RawBson::Array(list)))
             }
             Node::Call(operator, nodes) => {
-                let mut values = Vec::with_capacity(nodes.len());
+                let (before, mut values) = (scope.kept(), Vec::with_capacity(nodes.len()));
                 for node in nodes {
                     match node.evaluate(scope) {
-                        Ok(value) => values.push(value),
+                        Ok(value) => {
+                            scope.keep(&value)?;
+                            values.push(value);
+                        }
                         // What is wrong with those before comes first, and after a null no more are asked for.
                         Err(error) if operator.stops_at_null() => {
                             (operator.run)(operator.name, &values)?;
@@ -279,6 +262,7 @@ impl Node {
                         break;
                     }
                 }
+                scope.let_go(before);
                 (operator.run)(operator.name, &values)
             }
             Node::And(nodes) => all(nodes, scope).map(boolean),
@@ -312,9 +296,17 @@ impl Node {
                 }
             }
             Node::Let(values, slot, within) => {
-                let values = values.iter().map(|value| value.evaluate(scope)).collect::<Result<Vec<_>>>()?;
-                values.into_iter().enumerate().for_each(|(i, value)| scope.bind(slot + i, value));
-                within.evaluate(scope)
+                let (before, mut bound) = (scope.kept(), Vec::with_capacity(values.len()));
+                for value in values {
+                    let value = value.evaluate(scope)?;
+                    scope.keep(&value)?;
+                    bound.push(value);
+                }
+                bound.into_iter().enumerate().for_each(|(i, value)| scope.bind(slot + i, value));
+                let result = within.evaluate(scope)?;
+                scope.unbind(*slot);
+                scope.let_go(before);
+                Ok(result)
             }
             Node::Map(..) | Node::Filter(..) | Node::Reduce(..) => self.evaluate_over_list(scope),
             Node::Field(name, input) => field(&name.evaluate(scope)?, &input.evaluate(scope)?),
@@ -322,18 +314,36 @@ impl Node {
     }
 
     fn evaluate_over_list(&self, scope: &mut Scope<'_>) -> Result<Value> {
+        let (operator, code, input, slot) = match self {
+            Node::Map(input, slot, _) => ("$map", 16883, input, *slot),
+            Node::Filter(input, slot, ..) => ("$filter", 28651, input, *slot),
+            Node::Reduce(input, _, slot, _) => ("$reduce", 40080, input, *slot),
+            _ => return Ok(None),
+        };
+        let input = input.evaluate(scope)?;
+        let Some(list) = list::input(operator, code, &input)? else { return null() };
+        let before = scope.kept();
+        scope.keep(&input)?;
+        let result = self.over_elements(list, slot, scope)?;
+        scope.unbind(slot);
+        scope.let_go(before);
+        Ok(result)
+    }
+
+    /// `$map`, `$filter` and `$reduce` of the elements of their list.
+    fn over_elements(&self, list: Vec<RawBson>, slot: usize, scope: &mut Scope<'_>) -> Result<Value> {
         match self {
-            Node::Map(input, slot, within) => {
-                let Some(list) = list::input("$map", 16883, &input.evaluate(scope)?)? else { return null() };
+            Node::Map(_, _, within) => {
                 let mut mapped = RawArrayBuf::new();
                 for element in list {
-                    scope.bind(*slot, Some(element));
+                    scope.bind(slot, Some(element));
+                    let before = mapped.as_bytes().len();
                     mapped.push(within.evaluate(scope)?.unwrap_or(RawBson::Null));
+                    scope.keep_bytes(mapped.as_bytes().len() - before)?;
                 }
                 Ok(Some(RawBson::Array(mapped)))
             }
-            Node::Filter(input, slot, condition, limit) => {
-                let Some(list) = list::input("$filter", 28651, &input.evaluate(scope)?)? else { return null() };
+            Node::Filter(_, _, condition, limit) => {
                 let limit = limit.as_ref().map(|limit| limit.evaluate(scope)).transpose()?.flatten();
                 let limit = limit.map(|limit| list::limit(&limit)).transpose()?.flatten().unwrap_or(usize::MAX);
                 let (mut kept, mut count) = (RawArrayBuf::new(), 0);
@@ -341,7 +351,7 @@ impl Node {
                     if count == limit {
                         break;
                     }
-                    scope.bind(*slot, Some(element.clone()));
+                    scope.bind(slot, Some(element.clone()));
                     if is_true(&condition.evaluate(scope)?) {
                         kept.push(element);
                         count += 1;
@@ -349,13 +359,15 @@ impl Node {
                 }
                 Ok(Some(RawBson::Array(kept)))
             }
-            Node::Reduce(input, initial, slot, within) => {
-                let Some(list) = list::input("$reduce", 40080, &input.evaluate(scope)?)? else { return null() };
-                let mut value = initial.evaluate(scope)?;
+            Node::Reduce(_, initial, _, within) => {
+                let (before, mut value) = (scope.kept(), initial.evaluate(scope)?);
                 for element in list {
-                    scope.bind(*slot, value);
-                    scope.bind(*slot + 1, Some(element));
+                    scope.let_go(before);
+                    scope.keep(&value)?;
+                    scope.bind(slot, value);
+                    scope.bind(slot + 1, Some(element));
                     value = within.evaluate(scope)?;
+                    scope::check_levels(&value)?;
                 }
                 Ok(value)
             }

@@ -17,9 +17,9 @@ mod sliding;
 mod windows;
 
 use crate::expression::accumulator::number;
-use crate::expression::{Constants, Expression, Scope};
+use crate::expression::{Constants, Expression, Scope, check_document};
 use crate::raw::owned;
-use crate::{ExpressionError, Filter, Sort};
+use crate::{DOCUMENT_BYTES_MAX, ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
 pub use condition::{has_expressions, split_expressions};
 pub use lookup::Foreign;
@@ -363,7 +363,9 @@ impl PipelineRun {
 impl Feed<'_> {
     /// Gives a document to the first stage. Returns whether it can use more.
     fn give(&mut self, document: RawDocumentBuf) -> Result<bool> {
+        check_document(&document)?;
         let Some((stage, stages)) = self.stages.split_first() else {
+            check_size(&document)?;
             let bytes = kept_bytes(&document);
             self.memory.take(bytes, "the results of a pipeline")?;
             self.results.bytes += bytes;
@@ -504,6 +506,16 @@ impl Feed<'_> {
     }
 }
 
+/// Refuses a result that is larger than a document may be, with the room that MongoDB leaves for results.
+fn check_size(document: &RawDocumentBuf) -> Result<()> {
+    let (bytes, max) = (document.as_bytes().len(), DOCUMENT_BYTES_MAX + (16 << 10));
+    if bytes <= max {
+        return Ok(());
+    }
+    let what = format!("a result of {bytes} bytes is too large: size must be between 0 and {max} (16 MB)");
+    Err(ExpressionError::new(10334, what))
+}
+
 /// About the memory that a document takes where it is kept.
 fn kept_bytes(document: &RawDocumentBuf) -> usize {
     document.as_bytes().len() + 64
@@ -556,8 +568,11 @@ impl Unwind {
                 Ok(true)
             };
         }
+        // Without the list, which would be copied for each of its elements.
+        let rest = project::set(&document, &self.path, Some(RawBson::Null));
         for (at, element) in elements.into_iter().enumerate() {
-            let unwound = project::set(&document, &self.path, Some(element));
+            next.stop.check()?;
+            let unwound = project::set(&rest, &self.path, Some(element));
             let at = RawBson::Int64(i64::try_from(at).unwrap_or(i64::MAX));
             if !next.give(self.with_index(unwound, at))? {
                 return Ok(false);

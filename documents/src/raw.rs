@@ -5,6 +5,7 @@ pub(crate) mod writer;
 
 use bson::oid::ObjectId;
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, cstr};
+use bson::spec::ElementType;
 use bson::{RawDocumentBuf, Regex};
 
 /// Bytes of an `ObjectId`.
@@ -29,6 +30,24 @@ pub(crate) fn db_pointer(value: RawBsonRef<'_>) -> Option<(usize, String, Object
 /// A list as an object whose names are the numbers of the elements.
 pub(crate) fn list_as_object(list: &RawArray) -> Option<&RawDocument> {
     RawDocument::from_bytes(list.as_bytes()).ok()
+}
+
+/// Bytes that an object or a list takes at least, beside what is in it.
+const LEVEL_BYTES: usize = 7;
+
+/// Whether objects and lists are in each other on more levels than this, with the document itself as one of them.
+pub(crate) fn is_deeper(document: &RawDocument, levels: usize) -> bool {
+    if document.as_bytes().len() <= LEVEL_BYTES * levels {
+        return false;
+    }
+    let has_members = |kind| matches!(kind, ElementType::EmbeddedDocument | ElementType::Array);
+    let members = document.iter_elements().map_while(std::result::Result::ok);
+    levels == 0
+        || members.filter(|member| has_members(member.element_type())).any(|member| match member.value() {
+            Ok(RawBsonRef::Document(inner)) => is_deeper(inner, levels - 1),
+            Ok(RawBsonRef::Array(list)) => list_as_object(list).is_some_and(|inner| is_deeper(inner, levels - 1)),
+            _ => false,
+        })
 }
 
 /// A copy, with the options of regular expressions in the order in which they are.

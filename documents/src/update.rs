@@ -24,7 +24,7 @@ use crate::{Code, Result, RuleError};
 use apply::{Change, Occasion};
 use bson::RawDocument;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
-use tree::{Node, damaged};
+use tree::{Node, Room, damaged};
 use upsert::Wanted;
 
 /// An update of documents, as `update` and `findAndModify` take it.
@@ -101,7 +101,7 @@ impl Update {
     /// an operator does not fit what the document holds; `BSONObjectTooLarge`, and `BadValue` for too many levels, of the
     /// result. The message names the operator and the path.
     pub fn apply(&self, document: &RawDocument, now_ms: i64) -> Result<Option<RawDocumentBuf>> {
-        let updated = self.updated(document, Occasion { now_ms, is_insert: false })?;
+        let updated = self.updated(document, Occasion { now_ms, is_insert: false, room: &Room::new() })?;
         if updated.as_bytes() == document.as_bytes() {
             return Ok(None);
         }
@@ -124,7 +124,7 @@ impl Update {
             Kind::Operators(_) => Wanted::All,
         };
         let seed = upsert::seed(query, wanted)?;
-        let document = self.updated(&seed, Occasion { now_ms, is_insert: true })?;
+        let document = self.updated(&seed, Occasion { now_ms, is_insert: true, room: &Room::new() })?;
         check(&document)?;
         Ok(document)
     }
@@ -135,7 +135,7 @@ impl Update {
         matches!(self.0, Kind::Replacement(_))
     }
 
-    fn updated(&self, document: &RawDocument, occasion: Occasion) -> Result<RawDocumentBuf> {
+    fn updated(&self, document: &RawDocument, occasion: Occasion<'_>) -> Result<RawDocumentBuf> {
         match &self.0 {
             Kind::Replacement(new) => replaced(document, new),
             Kind::Operators(changes) => {

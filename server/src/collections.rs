@@ -302,12 +302,6 @@ pub(crate) fn database_stats(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let scale = scale(command)?;
     let (mut collections, mut objects, mut size, mut indexes) = (0, 0, 0, 0);
     if let Some(database) = command.existing()? {
-        let is_active = |hold: &HoldInfo| hold.lifted_at.is_none() && hold.measurements > 0;
-        if let Some(hold) = database.snapshot().holds()?.into_iter().find(is_active) {
-            let HoldInfo { name, collection, .. } = hold;
-            let what = format!("hold '{name}' keeps measurements of '{collection}': lift the hold first");
-            return Err(CommandError::new(Code::IllegalOperation, what));
-        }
         for name in database.snapshot().all_collections() {
             let Ok(figures) = figures_of(&database, &name) else { continue };
             collections += 1;
@@ -366,6 +360,13 @@ pub(crate) fn list_databases(command: &Command<'_>) -> Result<RawDocumentBuf> {
 pub(crate) fn drop_database(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let mut answer = RawDocumentBuf::new();
     if let Some(database) = command.existing()? {
+        // A collection that cannot be dropped leaves all others there.
+        let is_active = |hold: &HoldInfo| hold.lifted_at.is_none() && hold.measurements > 0;
+        if let Some(hold) = database.snapshot().holds()?.into_iter().find(is_active) {
+            let HoldInfo { name, collection, .. } = hold;
+            let what = format!("hold '{name}' keeps measurements of '{collection}': lift the hold first");
+            return Err(CommandError::new(Code::IllegalOperation, what));
+        }
         for name in database.snapshot().all_collections() {
             match database.drop_collection(&name) {
                 Err(error) if error.code() != Code::NamespaceNotFound => return Err(error.into()),

@@ -76,8 +76,8 @@ impl<'a> Column<'a> {
         Column { name, array, cells }
     }
 
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.name.as_str() == name
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_str()
     }
 
     /// Appends what a row has to its document: nothing for a null.

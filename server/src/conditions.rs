@@ -2,8 +2,8 @@
 //!
 //! 1. Every condition that can be evaluated on columns is: times are compared at full precision, objects regardless of the order of
 //!    their members, and all numbers are one type. So a condition has the same meaning with any other condition beside it.
-//! 2. The others ($regex, $mod, $size, $elemMatch and some values of $all) are evaluated on the document. If a condition contains
-//!    objects, the members of its objects and of the document's are sorted first.
+//! 2. The others ($regex, $mod, $size, $elemMatch and some values of $all, $in and $type) are evaluated on the document. If a condition
+//!    contains objects, the members of its objects and of the document's are sorted first.
 
 use crate::error::Result;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -132,10 +132,29 @@ fn operators(path: &CStr, object: &RawDocument) -> Option<Vec<Condition>> {
             (_, "$not", RawBsonRef::Document(negated)) => {
                 Condition::Not(Box::new(Condition::All(operators(path, negated)?)))
             }
+            (_, "$in" | "$type", RawBsonRef::Array(values)) => any_of(path, operator, values)?,
+            (_, "$nin", RawBsonRef::Array(values)) => {
+                Condition::Not(Box::new(any_of(path, bson::raw::cstr!("$in"), values)?))
+            }
             _ => of_document(&member)?,
         });
     }
     Some(all)
+}
+
+/// `$in` or `$type` of a list of which some values cannot be evaluated on columns: the others can.
+fn any_of(path: &CStr, operator: &CStr, values: &RawArray) -> Option<Condition> {
+    let of = |values: &RawArrayBuf| one(path, RawBsonRef::Document(&one(operator, RawBsonRef::Array(values))));
+    let (mut columns, mut others) = (RawArrayBuf::new(), RawArrayBuf::new());
+    for value in values.into_iter().map_while(std::result::Result::ok) {
+        let is_of_columns = of_columns(&of(&RawArrayBuf::from_iter([value]))).is_ok();
+        if is_of_columns { columns.push(value) } else { others.push(value) }
+    }
+    let mut parts = vec![of_document(&of(&others))?];
+    if !columns.is_empty() {
+        parts.insert(0, Condition::Columns(of_columns(&of(&columns)).ok()?));
+    }
+    Some(Condition::Any(parts))
 }
 
 /// The condition of one value of `$all`: the field, or an element of it, equals the value.

@@ -130,6 +130,18 @@ impl CommandError {
     }
 }
 
+/// Bytes of a message: it may name what the client chose, of any length.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+fn shortened(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        message.push_str("...");
+    }
+    message
+}
+
 /// Beyond this size of a list of `writeErrors`, errors have only their code. A reply holds 16 MiB.
 const DETAILED_BYTES_MAX: usize = 4 << 20;
 
@@ -153,7 +165,7 @@ impl From<ebbtide::Error> for CommandError {
         CommandError {
             code: error.code().number(),
             name: error.code().name().to_owned(),
-            message: error.to_string(),
+            message: shortened(error.to_string()),
             index: error.index(),
             is_mistake: error.kind() == ErrorKind::Invalid,
             key_value: error.taken_id().map(|key| Box::new(key.to_owned())),
@@ -170,6 +182,23 @@ impl From<RuleError> for CommandError {
 impl From<ExpressionError> for CommandError {
     fn from(error: ExpressionError) -> Self {
         let name = error.name();
-        CommandError { code: error.code, name, message: error.message, index: None, is_mistake: true, key_value: None }
+        CommandError {
+            code: error.code,
+            name,
+            message: shortened(error.message),
+            index: None,
+            is_mistake: true,
+            key_value: None,
+        }
     }
+}
+
+#[cfg(test)]
+#[test]
+fn messages_are_short_whatever_they_name() {
+    let long = "ü".repeat(1 << 20);
+    let refused = CommandError::from(ExpressionError::new(168, format!("Unrecognized expression '{long}'")));
+    assert!(refused.message.len() < 5000 && refused.message.ends_with("ü..."), "{}", refused.message.len());
+    let short = CommandError::new(Code::BadValue, "what is short stays as it is");
+    assert_eq!(short.message, "what is short stays as it is");
 }

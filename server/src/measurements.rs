@@ -6,7 +6,7 @@
 //!    read in slices of time, each sorted by itself, and no more is in memory than a slice.
 //! 3. The filter on meta and time selects buckets; all of the filter is asked of each row.
 
-use crate::columns::columns_of;
+use crate::columns::{Column, columns_of};
 use crate::conditions::{self, Condition};
 use crate::cursors::Results;
 use crate::deadline::Deadline;
@@ -328,7 +328,10 @@ impl Measurements {
         let schema = self.snapshot.schema();
         let columns = columns_of(batch);
         let times = batch.column_by_name(&schema.time).map(time_values).transpose().map_err(ebbtide::Error::from)?;
-        let meta = schema.meta.as_ref().and_then(|meta| columns.iter().find(|column| column.is_named(meta)));
+        let meta = schema.meta.as_ref().and_then(|meta| columns.iter().find(|column| column.name() == meta));
+        let mut asked = BTreeSet::new();
+        self.query.others.iter().for_each(|other| other.add_fields(&mut asked));
+        let asked: Vec<&Column<'_>> = columns.iter().filter(|column| asked.contains(column.name())).collect();
         for row in 0..batch.num_rows() {
             let field = |name: &str| match batch.column_by_name(name) {
                 Some(column) => Cow::Owned(value_at(column.as_ref(), row)),
@@ -337,16 +340,15 @@ impl Measurements {
             if !self.is_exact && !self.query.filter.matches(&field) {
                 continue;
             }
-            let mut writer = DocumentWriter::with_capacity(found.last().map_or(0, |(_, last)| last.as_bytes().len()));
-            columns.iter().for_each(|column| column.append(row, &mut writer));
-            let document = writer.finish();
             if !self.query.others.is_empty() {
                 // A regular expression may take long.
                 deadline.check()?;
+                let document = document_of(row, asked.iter().copied(), 0);
                 if !conditions::all_hold(&self.query.others, &field, &document) {
                     continue;
                 }
             }
+            let document = document_of(row, &columns, found.last().map_or(0, |(_, last)| last.as_bytes().len()));
             let mut key = if self.descending.is_none() { self.query.sort.key(&document)? } else { Vec::new() };
             key.extend(times.iter().flat_map(|times| time_key(times[row], self.descending == Some(true))));
             if let Some(meta) = meta {
@@ -360,6 +362,17 @@ impl Measurements {
         }
         Ok(())
     }
+}
+
+/// What a row has in some columns, of about this number of bytes.
+fn document_of<'c, 'a: 'c>(
+    row: usize,
+    columns: impl IntoIterator<Item = &'c Column<'a>>,
+    bytes: usize,
+) -> RawDocumentBuf {
+    let mut writer = DocumentWriter::with_capacity(bytes);
+    columns.into_iter().for_each(|column| column.append(row, &mut writer));
+    writer.finish()
 }
 
 fn size((key, document): &(Vec<u8>, RawDocumentBuf)) -> usize {

@@ -185,7 +185,7 @@ fn whole_millis(number: Number) -> Option<i64> {
     }
 }
 
-pub(super) fn subtract(_: &'static str, values: &[Value]) -> Result<Value> {
+pub(crate) fn subtract(_: &'static str, values: &[Value]) -> Result<Value> {
     let (Some(a), Some(b)) = (&values[0], &values[1]) else { return null() };
     if is_nothing(&values[0]) || is_nothing(&values[1]) {
         return null();
@@ -210,7 +210,7 @@ pub(super) fn subtract(_: &'static str, values: &[Value]) -> Result<Value> {
     }
 }
 
-pub(super) fn multiply(_: &'static str, values: &[Value]) -> Result<Value> {
+pub(crate) fn multiply(_: &'static str, values: &[Value]) -> Result<Value> {
     let mut total = RawBson::Int32(1);
     for value in values {
         let Some(other) = value.as_ref().filter(|_| !is_nothing(value)) else { return null() };
@@ -238,7 +238,7 @@ fn no_decimals(name: &str) -> ExpressionError {
     wrong(115, format!("{name} of a decimal128 is not available: convert it with $toDouble"))
 }
 
-pub(super) fn divide(name: &'static str, values: &[Value]) -> Result<Value> {
+pub(crate) fn divide(name: &'static str, values: &[Value]) -> Result<Value> {
     let Some((a, b)) = pair(name, 14, values)? else { return null() };
     if is_zero(b) {
         return Err(wrong(2, "can't $divide by zero".to_owned()));

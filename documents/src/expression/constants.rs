@@ -1,11 +1,17 @@
 //! The `let` of a command: values that its expressions see by name.
 
+use super::accumulator::size_of_value;
 use super::parse::{Parser, check_variable};
 use super::{Expression, ExpressionError, Node, Result, Value, Variable, members};
+use crate::DOCUMENT_BYTES_MAX;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Variables that no command may set.
 const BUILT_IN: [&str; 4] = ["NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR"];
+/// Bytes of the constants in the expressions of a command; fewer in tests.
+const PLACED_BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 64 << 20 };
 
 /// Values by name, which expressions see as `$$name`: the `let` of a command.
 ///
@@ -22,16 +28,20 @@ const BUILT_IN: [&str; 4] = ["NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR"];
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Constants(Vec<(String, Value)>);
+pub struct Constants {
+    values: Vec<(String, Value)>,
+    /// Bytes of the constants in the expressions that were read: each expression has copies of its own.
+    placed: Arc<AtomicUsize>,
+}
 
 impl Constants {
     /// Evaluates expressions by name; each sees those before it. `now_ms` is the instant of `$$NOW`.
     ///
     /// # Errors
     /// Those of MongoDB: 9 for a name that no variable may have, 4890500 for an expression that asks for a field of a document,
-    /// and the errors of expressions.
+    /// and the errors of expressions; 10334 if the values are larger than a document may be.
     pub fn parse(values: &RawDocument, now_ms: i64) -> std::result::Result<Constants, ExpressionError> {
-        let mut constants = Constants::default();
+        let (mut constants, mut bytes) = (Constants::default(), 0);
         for (name, value) in members(values) {
             if BUILT_IN.contains(&name) {
                 let what = format!("Attempt to set internal constant: {name}");
@@ -48,8 +58,12 @@ impl Constants {
                 return Err(ExpressionError::new(4_890_500, what));
             }
             let value = expression.evaluate(&RawDocumentBuf::new(), now_ms)?;
-            constants.0.retain(|(known, _)| known != name);
-            constants.0.push((name.to_owned(), value));
+            bytes += value.as_ref().map_or(0, size_of_value);
+            if bytes > DOCUMENT_BYTES_MAX {
+                return Err(ExpressionError::new(10334, "the values of 'let' take more than 16 MiB"));
+            }
+            constants.values.retain(|(known, _)| known != name);
+            constants.values.push((name.to_owned(), value));
         }
         Ok(constants)
     }
@@ -61,7 +75,22 @@ impl Constants {
 
     /// The value of this name, which may be missing.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Counts a constant in an expression.
+    ///
+    /// # Errors
+    /// 146 if the constants take too much.
+    pub(super) fn place(&self, value: &Value) -> Result<()> {
+        let bytes = value.as_ref().map_or(0, size_of_value);
+        let before = self.placed.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= PLACED_BYTES_MAX {
+            return Ok(());
+        }
+        let limit = PLACED_BYTES_MAX >> 20;
+        let what = format!("the constants in the expressions of a command take more than {limit} MB");
+        Err(ExpressionError::new(146, what))
     }
 }
 

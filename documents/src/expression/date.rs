@@ -63,20 +63,18 @@ impl Zone {
         Ok((local, east))
     }
 
-    /// The instant of a calendar and clock; of a gap, that after it.
-    fn instant(self, local: NaiveDateTime) -> i64 {
-        match self {
-            Zone::Fixed(offset) => local.and_utc().timestamp_millis() - i64::from(offset.local_minus_utc()) * 1000,
-            Zone::Named(zone) => match zone.from_local_datetime(&local).earliest() {
-                Some(instant) => instant.timestamp_millis(),
-                None => {
-                    let before = local - TimeDelta::hours(3);
-                    let east =
-                        zone.from_local_datetime(&before).earliest().map(|at| at.offset().fix().local_minus_utc());
-                    local.and_utc().timestamp_millis() - i64::from(east.unwrap_or(0)) * 1000
-                }
-            },
-        }
+    /// The instant of a calendar and clock; of a gap, that after it. Nothing beyond the ends of the calendar.
+    fn instant(self, local: NaiveDateTime) -> Option<i64> {
+        let east = match self {
+            Zone::Fixed(offset) => offset,
+            Zone::Named(zone) => {
+                let at = |local: NaiveDateTime| zone.from_local_datetime(&local).earliest();
+                // Some places have left out a whole day.
+                let before = |hours| at(local.checked_sub_signed(TimeDelta::hours(hours))?);
+                at(local).or_else(|| before(3)).or_else(|| before(27))?.offset().fix()
+            }
+        };
+        Some(local.and_utc().timestamp_millis() - i64::from(east.local_minus_utc()) * 1000)
     }
 }
 

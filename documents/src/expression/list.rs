@@ -4,7 +4,9 @@ use super::compare::order;
 use super::{ExpressionError, Result, Value, boolean, is_nothing, is_true, null, type_of};
 use crate::order::Number;
 use crate::raw::owned;
-use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
+use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Elements that `$range` makes at most.
 const RANGE_MAX: usize = 1 << 20;
@@ -34,7 +36,7 @@ pub(super) fn limit(value: &RawBson) -> Result<Option<usize>> {
     if matches!(value, RawBson::Null) {
         return Ok(None);
     }
-    let whole = crate::whole_number(value.as_raw_bson_ref());
+    let whole = crate::whole_number(value.as_raw_bson_ref()).filter(|limit| i32::try_from(*limit).is_ok());
     let wrong = || ExpressionError::new(327_391, "$filter: limit must be represented as a 32-bit integral value");
     match whole.ok_or_else(wrong)? {
         n @ 1.. => Ok(usize::try_from(n).ok()),
@@ -218,9 +220,34 @@ pub(super) fn any_true(name: &'static str, values: &[Value]) -> Result<Value> {
     Ok(boolean(list_of(name, 17041, &values[0])?.into_iter().any(|element| is_true(&Some(element)))))
 }
 
+/// The members of an object that is made: of a name that comes again the last value, in the place of the first.
+#[derive(Default)]
+struct Merged {
+    members: Vec<(CString, RawBson)>,
+    places: HashMap<CString, usize>,
+}
+
+impl Merged {
+    fn put(&mut self, name: CString, value: RawBson) {
+        match self.places.entry(name) {
+            Entry::Occupied(place) => self.members[*place.get()].1 = value,
+            Entry::Vacant(place) => {
+                self.members.push((place.key().clone(), value));
+                place.insert(self.members.len() - 1);
+            }
+        }
+    }
+
+    fn into_value(self) -> Value {
+        let mut document = RawDocumentBuf::new();
+        self.members.into_iter().for_each(|(name, value)| document.append(name, value));
+        Some(RawBson::Document(document))
+    }
+}
+
 /// The members of several objects in one; of a name that several have, the last.
 pub(super) fn merge_objects(_: &'static str, values: &[Value]) -> Result<Value> {
-    let mut merged: Vec<(CString, RawBson)> = Vec::new();
+    let mut merged = Merged::default();
     // A list alone is a list of objects.
     let spread: Vec<Value> = match values {
         [Some(RawBson::Array(list))] => elements(list).map(Some).collect(),
@@ -231,10 +258,7 @@ pub(super) fn merge_objects(_: &'static str, values: &[Value]) -> Result<Value> 
             value if is_nothing(value) => {}
             Some(RawBson::Document(document)) => {
                 for (name, value) in document.iter().map_while(std::result::Result::ok) {
-                    match merged.iter_mut().find(|(known, _)| known.as_ref() == name) {
-                        Some((_, old)) => *old = owned(value),
-                        None => merged.push((name.to_owned(), owned(value))),
-                    }
+                    merged.put(name.to_owned(), owned(value));
                 }
             }
             other => {
@@ -243,9 +267,7 @@ pub(super) fn merge_objects(_: &'static str, values: &[Value]) -> Result<Value> 
             }
         }
     }
-    let mut document = RawDocumentBuf::new();
-    merged.into_iter().for_each(|(name, value)| document.append(name, value));
-    Ok(Some(RawBson::Document(document)))
+    Ok(merged.into_value())
 }
 
 pub(super) fn of_object(_: &'static str, values: &[Value]) -> Result<Value> {
@@ -265,42 +287,70 @@ pub(super) fn of_object(_: &'static str, values: &[Value]) -> Result<Value> {
     Ok(of(document.iter().map_while(std::result::Result::ok).map(member)))
 }
 
+/// `$arrayToObject`: of lists of a name and a value, or of objects with `k` and `v`, as the first element is.
 pub(super) fn to_object(name: &'static str, values: &[Value]) -> Result<Value> {
     if is_nothing(&values[0]) {
         return null();
     }
-    let mut merged: Vec<(CString, RawBson)> = Vec::new();
-    for pair in list_of(name, 40386, &values[0])? {
-        let (key, value) = match &pair {
-            RawBson::Array(list) => {
-                let mut parts = elements(list);
-                let pair = (parts.next(), parts.next());
-                if pair.1.is_none() || parts.next().is_some() {
-                    return Err(ExpressionError::new(40397, "$arrayToObject requires lists of a name and a value"));
-                }
-                pair
-            }
-            RawBson::Document(document) => {
-                let get = |name: &str| document.get(name).ok().flatten().map(owned);
-                (get("k"), get("v"))
-            }
+    let list = list_of(name, 40386, &values[0])?;
+    let of_lists = match list.first() {
+        None | Some(RawBson::Document(_)) => false,
+        Some(RawBson::Array(_)) => true,
+        Some(other) => {
+            let found = crate::raw::type_name(other.as_raw_bson_ref());
+            return Err(ExpressionError::new(40398, format!("Unrecognised input type format for {name}: {found}")));
+        }
+    };
+    let mut merged = Merged::default();
+    for pair in &list {
+        let (key, value) = match pair {
+            RawBson::Array(list) if of_lists => pair_of_list(name, list)?,
+            RawBson::Document(object) if !of_lists => pair_of_object(name, object)?,
             other => {
-                let message =
-                    format!("Unrecognised input type format for $arrayToObject: {}", type_of(&Some(other.clone())));
-                return Err(ExpressionError::new(40398, message));
+                let (code, first) = if of_lists { (40396, "Array") } else { (40391, "Object") };
+                let found = crate::raw::type_name(other.as_raw_bson_ref());
+                let what =
+                    format!("{name} requires a consistent input format. {first} was detected, now found: {found}");
+                return Err(ExpressionError::new(code, what));
             }
         };
-        let (Some(RawBson::String(key)), Some(value)) = (key, value) else {
-            return Err(ExpressionError::new(40392, "$arrayToObject requires pairs of a name and a value, or {k, v}"));
-        };
+        let code = if of_lists { 4_940_400 } else { 4_940_401 };
         let key = CString::try_from(key.as_str())
-            .map_err(|_| ExpressionError::new(4_940_400, "Key field cannot contain an embedded null byte"))?;
-        match merged.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, old)) => *old = value,
-            None => merged.push((key, value)),
+            .map_err(|_| ExpressionError::new(code, "Key field cannot contain an embedded null byte"))?;
+        merged.put(key, value);
+    }
+    Ok(merged.into_value())
+}
+
+fn pair_of_list(name: &str, list: &RawArray) -> Result<(String, RawBson)> {
+    let pair: Vec<RawBson> = elements(list).collect();
+    let count = pair.len();
+    let [key, value] = <[RawBson; 2]>::try_from(pair).map_err(|_| {
+        let what = format!("{name} requires an array of size 2 arrays, found array of size: {count}");
+        ExpressionError::new(40397, what)
+    })?;
+    match key {
+        RawBson::String(key) => Ok((key, value)),
+        other => {
+            let what = format!("{name} requires keys of type string, found: {}", type_of(&Some(other)));
+            Err(ExpressionError::new(40395, what))
         }
     }
-    let mut document = RawDocumentBuf::new();
-    merged.into_iter().for_each(|(name, value)| document.append(name, value));
-    Ok(Some(RawBson::Document(document)))
+}
+
+fn pair_of_object(name: &str, object: &RawDocument) -> Result<(String, RawBson)> {
+    let count = object.iter().count();
+    if count != 2 {
+        let what = format!("{name} requires an object keys of 'k' and 'v'. Found incorrect number of keys:{count}");
+        return Err(ExpressionError::new(40392, what));
+    }
+    let get = |name: &str| object.get(name).ok().flatten().map(owned);
+    match (get("k"), get("v")) {
+        (Some(RawBson::String(key)), Some(value)) => Ok((key, value)),
+        (Some(other), Some(_)) => {
+            let what = format!("{name} requires a 'k' of type string, found: {}", type_of(&Some(other)));
+            Err(ExpressionError::new(40394, what))
+        }
+        _ => Err(ExpressionError::new(40393, format!("{name} requires an object with keys 'k' and 'v'"))),
+    }
 }

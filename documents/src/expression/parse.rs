@@ -8,6 +8,8 @@ use bson::raw::{CString, RawBson, RawBsonRef};
 
 /// Levels that an expression may have.
 const DEPTH_MAX: usize = 100;
+/// Names that a path may have, as in MongoDB.
+pub(crate) const PATH_NAMES_MAX: usize = 200;
 
 /// What can be seen where an expression is read.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl<'a> Parser<'a> {
             other => Ok(Node::Constant(Some(owned(other)))),
         };
         self.depth -= 1;
-        node.map(simplified)
+        node.map(|node| simplified(node, self.constants))
     }
 
     /// `$a.b` or `$$variable.b`.
@@ -73,6 +75,7 @@ impl<'a> Parser<'a> {
                             let constant = self.constants.get(name).ok_or_else(unknown)?;
                             check_names(text, &names)?;
                             let reached = constant.as_ref().and_then(|value| reach(value.as_raw_bson_ref(), &names));
+                            self.constants.place(&reached)?;
                             return Ok(Node::Constant(reached));
                         }
                     },
@@ -380,25 +383,24 @@ impl<'a> Parser<'a> {
     }
 
     fn field(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
-        let root = || Node::Path(Variable::Root, Vec::new());
-        let (mut field, mut input) = (None, root());
-        match argument {
-            RawBsonRef::Document(object) if object.get("field").ok().flatten().is_some() => {
-                for (name, value) in members(object) {
-                    match name {
-                        "field" => field = Some(self.any(value)?),
-                        "input" => input = self.any(value)?,
-                        other => {
-                            let message = format!("$getField found an unknown argument: {other}");
-                            return Err(ExpressionError::new(3_041_701, message));
-                        }
-                    }
+        let Some(object) = argument.as_document().filter(|object| !is_expression(object)) else {
+            let root = Node::Path(Variable::Root, Vec::new());
+            return Ok(Node::Field(Box::new(self.any(argument)?), Box::new(root)));
+        };
+        let (mut field, mut input) = (None, None);
+        for (name, value) in members(object) {
+            match name {
+                "field" => field = Some(self.any(value)?),
+                "input" => input = Some(self.any(value)?),
+                other => {
+                    let message = format!("$getField found an unknown argument: {other}");
+                    return Err(ExpressionError::new(3_041_701, message));
                 }
             }
-            other => field = Some(self.any(other)?),
         }
-        let field =
-            field.ok_or_else(|| ExpressionError::new(3_041_702, "$getField requires 'field' to be specified"))?;
+        let missing = |code, name| ExpressionError::new(code, format!("$getField requires '{name}' to be specified"));
+        let field = field.ok_or_else(|| missing(3_041_702, "field"))?;
+        let input = input.ok_or_else(|| missing(3_041_703, "input"))?;
         Ok(Node::Field(Box::new(field), Box::new(input)))
     }
 }
@@ -417,6 +419,10 @@ fn named_codes(operator: &str) -> ((i32, &'static str), i32, i32) {
 
 /// Checks the names of a path.
 fn check_names(path: &str, names: &[String]) -> Result<()> {
+    if names.len() > PATH_NAMES_MAX {
+        let message = format!("FieldPath is too long: it has more than {PATH_NAMES_MAX} names");
+        return Err(ExpressionError::new(15, message));
+    }
     if names.iter().any(String::is_empty) {
         let code = if path.ends_with('.') { 40353 } else { 15998 };
         return Err(ExpressionError::new(code, format!("FieldPath field names may not be empty strings: '{path}'")));
@@ -440,8 +446,9 @@ pub(super) fn check_variable(name: &str) -> Result<()> {
     )))
 }
 
-/// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated.
-fn simplified(node: Node) -> Node {
+/// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated. So is one
+/// that is too large to be kept as a value.
+fn simplified(node: Node, constants: &Constants) -> Node {
     let is_value = matches!(
         node,
         Node::Object(_)
@@ -455,17 +462,17 @@ fn simplified(node: Node) -> Node {
     );
     let all_constant = is_value && node.children().into_iter().all(|child| matches!(child, Node::Constant(_)));
     if !all_constant {
-        return rearranged(node);
+        return rearranged(node, constants);
     }
     match node.evaluate(&mut Scope::new(empty(), 0)) {
-        Ok(value) => Node::Constant(value),
-        Err(_) => node,
+        Ok(value) if constants.place(&value).is_ok() => Node::Constant(value),
+        _ => node,
     }
 }
 
 /// What MongoDB makes of a node with some constants: of sums and products these come last, as one; one that decides `$and`
 /// or `$or` stands for it, and `$ifNull` ends with one that is not null. This shows in which errors are met.
-fn rearranged(node: Node) -> Node {
+fn rearranged(node: Node, known: &Constants) -> Node {
     let constant = |node: &Node| match node {
         Node::Constant(value) => Some(super::is_true(value)),
         _ => None,
@@ -497,7 +504,7 @@ fn rearranged(node: Node) -> Node {
             match constants.len() {
                 0 => {}
                 1 => rest.extend(constants),
-                _ => rest.push(simplified(Node::Call(operator, constants))),
+                _ => rest.push(simplified(Node::Call(operator, constants), known)),
             }
             Node::Call(operator, rest)
         }

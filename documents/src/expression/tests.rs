@@ -123,6 +123,20 @@ fn constants_are_seen_by_name_and_see_those_before_them() {
 }
 
 #[test]
+fn objects_are_made_of_pairs_and_of_objects() {
+    let document = rawdoc! { "l": [["a", 1], ["b.c", 2], ["a", 3]], "o": [{ "k": "$d", "v": null }, { "v": 1, "k": "" }], "n": [] };
+    let of = |list: &str| value(&rawdoc! { "e": { "$arrayToObject": list } }, &document);
+    assert_eq!(of("$l"), rawdoc! { "r": { "a": 3, "b.c": 2 } });
+    assert_eq!(of("$o"), rawdoc! { "r": { "$d": null, "": 1 } });
+    assert_eq!(of("$n"), rawdoc! { "r": {} });
+    assert_eq!(of("$none"), rawdoc! { "r": null });
+    let merged = rawdoc! { "e": { "$mergeObjects": [{ "x": 1, "y": 2 }, null, { "z": 3, "x": { "$size": "$l" } }] } };
+    assert_eq!(value(&merged, &document), rawdoc! { "r": { "x": 3, "y": 2, "z": 3 } });
+    let field = rawdoc! { "e": { "$getField": { "field": "b.c", "input": { "$arrayToObject": "$l" } } } };
+    assert_eq!(value(&field, &document), rawdoc! { "r": 2 });
+}
+
+#[test]
 fn bins_of_time_begin_in_their_zone() {
     let at = |text: &str| bson::DateTime::parse_rfc3339_str(text).unwrap();
     let truncated = |unit: &str, bins: i32, zone: &str| {
@@ -135,6 +149,30 @@ fn bins_of_time_begin_in_their_zone() {
     assert_eq!(truncated("month", 3, "UTC"), at("2021-01-01T00:00:00Z"));
     assert_eq!(truncated("week", 1, "UTC"), at("2021-03-28T00:00:00Z"));
     assert_eq!(truncated("minute", 15, "UTC"), at("2021-03-28T01:30:00Z"));
+}
+
+#[test]
+fn dates_at_the_ends_of_the_calendar_and_days_that_were_left_out() {
+    let at = bson::DateTime::from_millis;
+    let first = chrono::NaiveDate::MIN.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
+    let code = |expression: RawDocumentBuf| {
+        let document = rawdoc! { "t": at(first + 3_600_000) };
+        parsed(&expression).unwrap().evaluate(&document, 0).map(drop).map_err(|error| error.code)
+    };
+    let day = |zone: &str| rawdoc! { "e": { "$dateTrunc": { "date": "$t", "unit": "day", "timezone": zone } } };
+    assert_eq!(code(day("Asia/Tokyo")), Err(15));
+    assert_eq!(code(day("UTC")), Ok(()));
+    let month = |unit: &str| rawdoc! { "e": { "$dateSubtract": { "startDate": "$t", "unit": unit, "amount": 1, "timezone": "Asia/Tokyo" } } };
+    assert_eq!(code(month("month")), Err(5_166_406));
+    assert_eq!(code(month("day")), Err(5_166_406));
+    // Samoa went from the 29th to the 31st, and from UTC-10 to UTC+14.
+    let text = |text: &str| bson::DateTime::parse_rfc3339_str(text).unwrap();
+    let added =
+        rawdoc! { "e": { "$dateAdd": { "startDate": "$t", "unit": "day", "amount": 1, "timezone": "Pacific/Apia" } } };
+    assert_eq!(
+        value(&added, &rawdoc! { "t": text("2011-12-29T22:00:00Z") }),
+        rawdoc! { "r": text("2011-12-30T22:00:00Z") }
+    );
 }
 
 #[test]
@@ -199,6 +237,9 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "e": { "$add": 1, "b": 2 } }, 15983),
         (rawdoc! { "e": "$a..b" }, 15998),
         (rawdoc! { "e": { "$dateTrunc": { "date": "$t" } } }, 5_439_009),
+        (rawdoc! { "e": { "$getField": { "field": "a" } } }, 3_041_703),
+        (rawdoc! { "e": { "$getField": { "input": "$a" } } }, 3_041_702),
+        (rawdoc! { "e": { "$getField": { "name": "a" } } }, 3_041_701),
     ] {
         assert_eq!(parsed(&expression).unwrap_err().code, code, "{expression:?}");
     }
@@ -218,6 +259,14 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "e": { "$substrCP": ["$s", 0, "$s"] } }, 34452),
         (rawdoc! { "e": { "$arrayToObject": [[["$s"]]] } }, 40397),
         (rawdoc! { "e": { "$filter": { "input": ["$s"], "cond": true, "limit": -1 } } }, 327_392),
+        (rawdoc! { "e": { "$filter": { "input": ["$s"], "cond": true, "limit": 4_294_967_296_i64 } } }, 327_391),
+        (rawdoc! { "e": { "$arrayToObject": [["$s"]] } }, 40398),
+        (rawdoc! { "e": { "$arrayToObject": [[["$s", 1], { "k": "a", "v": 1 }]] } }, 40396),
+        (rawdoc! { "e": { "$arrayToObject": [[[1, "$s"]]] } }, 40395),
+        (rawdoc! { "e": { "$arrayToObject": [[{ "k": "$s", "v": 1 }, ["$s", 1]]] } }, 40391),
+        (rawdoc! { "e": { "$arrayToObject": [[{ "k": "$s", "v": 1, "x": 1 }]] } }, 40392),
+        (rawdoc! { "e": { "$arrayToObject": [[{ "k": "$s", "x": 1 }]] } }, 40393),
+        (rawdoc! { "e": { "$arrayToObject": [[{ "k": "$zero", "v": 1 }]] } }, 40394),
     ] {
         let error = parsed(&expression).unwrap().evaluate(&rawdoc! { "s": "x", "zero": 0 }, 0).unwrap_err();
         assert_eq!(error.code, code, "{expression:?}");

@@ -99,11 +99,11 @@ pub(super) fn length(name: &'static str, values: &[Value]) -> Result<Value> {
 pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
     let text = coerced(&values[0])?;
     let (start, length) = (whole(name, 34450, &values[1])?, whole(name, 34452, &values[2])?);
+    let length = usize::try_from(length)
+        .map_err(|_| ExpressionError::new(34454, format!("{name}: length must be a nonnegative integer.")))?;
     let start = usize::try_from(start).map_err(|_| {
         ExpressionError::new(34455, format!("{name}: the starting index must be non-negative integer."))
     })?;
-    let length = usize::try_from(length)
-        .map_err(|_| ExpressionError::new(34454, format!("{name}: length must be a nonnegative integer.")))?;
     Ok(Some(RawBson::String(text.chars().skip(start).take(length).collect())))
 }
 

@@ -2,6 +2,7 @@
 
 use super::matching::whole;
 use super::node::TypeSet;
+use crate::Code;
 use crate::order::Number;
 use crate::raw::type_name;
 use bson::RawDocument;
@@ -44,14 +45,14 @@ pub(super) fn is_true(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// The operand of `$type`: a name, a code, or a list of them.
-pub(super) fn types(operand: RawBsonRef<'_>) -> Result<TypeSet> {
+/// The operand of `$type`: a name, a code, or a list of them; or MongoDB's code of what is wrong with it, and what that is.
+pub(super) fn types(operand: RawBsonRef<'_>) -> std::result::Result<TypeSet, (Code, String)> {
     let given = match operand {
         RawBsonRef::Array(list) => elements(list),
         one => vec![one],
     };
     if given.is_empty() {
-        return Err("$type needs at least one type".to_owned());
+        return Err((Code::FailedToParse, "$type needs at least one type".to_owned()));
     }
     let mut types = TypeSet::default();
     for value in given {
@@ -68,7 +69,10 @@ pub(super) fn types(operand: RawBsonRef<'_>) -> Result<TypeSet> {
         });
         let Some((_, _, kind)) = known else {
             let names: Vec<_> = TYPES.iter().map(|(name, ..)| *name).collect();
-            return Err(format!("$type does not know {}; types are number, {}", shown(value), names.join(", ")));
+            let is_possible = code.is_some() || matches!(value, RawBsonRef::String(_));
+            let code = if is_possible { Code::BadValue } else { Code::TypeMismatch };
+            let what = format!("$type does not know {}; types are number, {}", shown(value), names.join(", "));
+            return Err((code, what));
         };
         types.insert(*kind);
     }

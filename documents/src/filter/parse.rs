@@ -221,7 +221,15 @@ impl Parser {
                 }
                 return Some(Condition::Not(Box::new(test)));
             }
-            "$type" => return Some(self.tested(path, operands::types(operand).map(Test::Type))),
+            "$type" => {
+                return Some(match operands::types(operand) {
+                    Ok(types) => Condition::Test(Test::Type(types)),
+                    Err((code, message)) => {
+                        self.report(Rank::Operand, code, format!("field '{path}': {message}"));
+                        Condition::Never
+                    }
+                });
+            }
             _ => {}
         }
         if self.purpose == Purpose::Partial {

@@ -11,7 +11,7 @@ use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
 use super::{Pipeline, Result, Stage, Unwind};
 use crate::expression::accumulator::Kind;
-use crate::expression::{Constants, Expression, members};
+use crate::expression::{Constants, Expression, PATH_NAMES_MAX, members};
 use crate::order::Number;
 use crate::raw::type_name;
 use crate::{ExpressionError, Filter, Purpose, Sort, whole_number};
@@ -172,6 +172,9 @@ fn without_comment(filter: &RawDocument) -> RawDocumentBuf {
 /// The names of a path in a projection.
 fn path_of(path: &str) -> Result<Vec<&str>> {
     let names: Vec<&str> = path.split('.').collect();
+    if names.len() > PATH_NAMES_MAX {
+        return Err(wrong(15, format!("FieldPath is too long: it has more than {PATH_NAMES_MAX} names")));
+    }
     if names.iter().any(|name| name.is_empty()) {
         let code = match path {
             "" => 40352,
@@ -297,6 +300,9 @@ fn add_fields(name: &str, object: &RawDocument, constants: &Constants) -> Result
         message: format!("Invalid {name} :: caused by :: {}", error.message),
         ..error
     };
+    if object.is_empty() {
+        return Err(within(wrong(40177, "specification must have at least one field")));
+    }
     let mut fields = Vec::new();
     flatten("", object, &mut fields, false, constants).map_err(within)?;
     let mut tree = Tree::default();

@@ -136,7 +136,11 @@ impl Tree {
         for (name, field) in &self.fields {
             let at = members.iter().position(|(known, _)| known.as_str() == name);
             let value = match field {
-                Field::Computed(expression) => expression.evaluate_in(scope)?,
+                Field::Computed(expression) => {
+                    let value = expression.evaluate_in(scope)?;
+                    scope.keep(&value)?;
+                    value
+                }
                 Field::Members(tree) if tree.has_computed => {
                     let old = at.map(|at| members[at].1.clone());
                     Some(tree.compute_value(old, scope)?)

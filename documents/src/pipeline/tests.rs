@@ -61,6 +61,7 @@ fn an_empty_object_says_nothing_of_a_field() {
     for (stage, expected) in [
         (rawdoc! { "$project": { "b": {} } }, 51270),
         (rawdoc! { "$project": { "a": 1, "b": { "c": {} } } }, 51270),
+        (rawdoc! { "$addFields": {} }, 40177),
         (rawdoc! { "$addFields": { "b": {} } }, 40180),
         (rawdoc! { "$set": { "b": { "c": {} } } }, 40180),
     ] {
@@ -475,4 +476,49 @@ fn densify_makes_the_values_between_its_bounds_where_no_document_has_one() {
     let with = rawdoc! { "g": "a", "n": 1 };
     let expected = [rawdoc! { "g": "a", "n": 0 }, with.clone(), rawdoc! { "g": "a", "n": 2 }];
     assert_eq!(run(&stages, &[with]), expected);
+}
+
+#[test]
+fn results_have_the_size_and_the_levels_of_documents() {
+    let ended = |stages: &RawDocument, documents: Vec<RawDocumentBuf>| -> std::result::Result<usize, i32> {
+        let pipeline = Pipeline::parse(stages.get_array("p").unwrap()).map_err(|error| error.code)?;
+        let mut run = pipeline.run(0, usize::MAX);
+        for document in documents {
+            run.take(document).map_err(|error| error.code)?;
+        }
+        run.finish().map_err(|error| error.code)?;
+        Ok(run.results().len())
+    };
+    let group = rawdoc! { "$group": { "_id": null, "l": { "$push": "$t" } } };
+    let megabytes = |count: usize| vec![rawdoc! { "t": "x".repeat(1 << 20) }; count];
+    assert_eq!(ended(&rawdoc! { "p": [group.clone()] }, megabytes(15)), Ok(1));
+    assert_eq!(ended(&rawdoc! { "p": [group.clone()] }, megabytes(17)), Err(10334));
+    // What only passes through may be larger.
+    assert_eq!(ended(&rawdoc! { "p": [group, { "$unwind": "$l" }] }, megabytes(17)), Ok(17));
+    let deeper = || rawdoc! { "$set": { "a": [[[[[[[[[["$a"]]]]]]]]]] } };
+    let stages = |count: usize| rawdoc! { "p": std::iter::repeat_n(deeper(), count).collect::<RawArrayBuf>() };
+    assert_eq!(ended(&stages(19), vec![rawdoc! { "a": 1 }]), Ok(1));
+    assert_eq!(ended(&stages(20), vec![rawdoc! { "a": 1 }]), Err(15));
+    let path = |names: usize| {
+        let path = bson::raw::CString::try_from(vec!["a"; names].join(".")).unwrap();
+        let mut set = RawDocumentBuf::new();
+        set.append(path, 1);
+        rawdoc! { "p": [{ "$set": set }] }
+    };
+    assert_eq!(ended(&path(199), vec![rawdoc! {}]), Ok(1));
+    assert_eq!(ended(&path(201), vec![rawdoc! {}]), Err(15));
+    assert_eq!(ended(&path(1_000_000), vec![rawdoc! {}]), Err(15));
+}
+
+#[test]
+fn buckets_are_of_any_expression_however_large() {
+    let bucket = |by: RawDocumentBuf, boundaries: RawArrayBuf| {
+        let stage = rawdoc! { "$bucket": { "groupBy": by, "boundaries": boundaries, "default": "other" } };
+        run(&rawdoc! { "p": [stage] }, &people())
+    };
+    let by = rawdoc! { "$ifNull": ["$age", 50] };
+    let expected = [rawdoc! { "_id": 0, "count": 1 }, rawdoc! { "_id": 30, "count": 2 }];
+    assert_eq!(bucket(by, RawArrayBuf::from_iter([0, 30, 60])), expected);
+    let large = rawdoc! { "$strLenCP": { "$concat": ["x".repeat(1 << 20), "$n"] } };
+    assert_eq!(bucket(large, (0..10_000).collect()), [rawdoc! { "_id": "other", "count": 3 }]);
 }

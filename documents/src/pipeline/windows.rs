@@ -6,7 +6,7 @@ use super::sliding::slid;
 use super::{Result, Stop, kept_bytes};
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
 use crate::expression::total::{DoubleSum, Total};
-use crate::expression::{Distance, Expression, Value, decimal_of, is_nothing};
+use crate::expression::{Distance, Expression, Value, decimal_of, divide, is_nothing, multiply, null, subtract};
 use crate::order::Number;
 use crate::{Decimal, ExpressionError, Sort, value_key};
 use bson::raw::{RawBson, RawDocumentBuf};
@@ -59,14 +59,6 @@ pub(super) struct Windows {
     /// The path of the sort, if it is one, and whether it ascends.
     pub(super) by: Option<(Expression, bool)>,
     pub(super) outputs: Vec<(Vec<String>, Function)>,
-}
-
-/// What is computed of points.
-#[derive(Debug, Clone, Copy)]
-enum Change {
-    /// Between the first and the last one, which must be numbers.
-    Slope,
-    Area,
 }
 
 /// One partition, in its order.
@@ -283,14 +275,8 @@ impl Partition<'_> {
                 Ok(filled)
             }
             Function::LinearFill(input) => self.interpolated(input),
-            Function::Derivative(input, unit, window) => {
-                let code = if unit.is_some() { 5_624_900 } else { 5_624_901 };
-                self.changes(input, *unit, window, Change::Slope, code)
-            }
-            Function::Integral(input, unit, window) => {
-                let code = if unit.is_some() { 5_423_901 } else { 5_423_902 };
-                self.changes(input, *unit, window, Change::Area, code)
-            }
+            Function::Derivative(input, unit, window) => self.slopes(input, *unit, window),
+            Function::Integral(input, unit, window) => self.areas(input, *unit, window),
         }
     }
 
@@ -386,45 +372,36 @@ impl Partition<'_> {
         Ok(found)
     }
 
-    /// `$derivative` and `$integral`: of the points in a window, each a position and a value.
-    fn changes(
-        &self,
-        input: &Expression,
-        unit: Option<i64>,
-        window: &Window,
-        change: Change,
-        code: i32,
-    ) -> Result<Vec<Value>> {
+    /// The value of the sort of each document, for `$derivative` and `$integral`.
+    fn times(&self) -> Result<Vec<Value>> {
+        self.all(self.by.ok_or_else(|| wrong(9, "$derivative and $integral need a sortBy of a single field"))?)
+    }
+
+    /// `$derivative`, which is asked of the first and the last document of each window alone.
+    fn slopes(&self, input: &Expression, unit: Option<i64>, window: &Window) -> Result<Vec<Value>> {
         let bounds = self.bounds(window)?;
-        let of_time = unit.is_some();
-        let by = self.by.ok_or_else(|| wrong(9, "$derivative and $integral need a sortBy of a single field"))?;
-        let positions: Vec<Option<Number>> = self.all(by)?.iter().map(|value| position(value, of_time)).collect();
-        let values = self.all(input)?;
-        let mut found = Vec::with_capacity(values.len());
+        let (times, inputs) = (self.times()?, self.all(input)?);
+        let mut found = Vec::with_capacity(inputs.len());
         for (low, high) in bounds {
             self.stop.check()?;
-            let mut points = Vec::with_capacity(high - low);
-            let step = match change {
-                Change::Slope => (high - low).saturating_sub(1).max(1),
-                Change::Area => 1,
-            };
-            for at in (low..high).step_by(step) {
-                let at_position = positions[at].ok_or_else(|| misplaced(code, of_time))?;
-                match (number_of(&values[at]), change) {
-                    (Some(number), _) => points.push((at_position, number)),
-                    (None, Change::Slope) if is_nothing(&values[at]) => {
-                        return Err(wrong(5_624_903, "$derivative input must not be null or missing"));
-                    }
-                    (None, Change::Slope) => return Err(wrong(14, "$derivative takes numbers")),
-                    (None, Change::Area) if is_nothing(&values[at]) => {}
-                    (None, Change::Area) => return Err(wrong(5_423_900, "$integral takes numbers")),
-                }
-            }
-            let computed = match change {
-                Change::Slope => slope(&points, unit),
-                Change::Area => area(&points, unit),
-            };
-            found.push(computed.or(Some(RawBson::Null)));
+            found.push(match high.checked_sub(1) {
+                Some(last) if last >= low => slope([&times[low], &times[last]], [&inputs[low], &inputs[last]], unit)?,
+                _ => Some(RawBson::Null),
+            });
+        }
+        Ok(found)
+    }
+
+    /// `$integral`, of the points in each window.
+    fn areas(&self, input: &Expression, unit: Option<i64>, window: &Window) -> Result<Vec<Value>> {
+        let bounds = self.bounds(window)?;
+        let (times, inputs) = (self.times()?, self.all(input)?);
+        let mut found = Vec::with_capacity(inputs.len());
+        for (low, high) in bounds {
+            self.stop.check()?;
+            let pairs = times[low..high].iter().zip(&inputs[low..high]);
+            let points = pairs.map(|(time, input)| point(time, input, unit)).collect::<Result<Vec<_>>>()?;
+            found.push(area(&points, unit).or(Some(RawBson::Null)));
         }
         Ok(found)
     }
@@ -461,17 +438,47 @@ impl Partition<'_> {
     }
 }
 
-fn slope(points: &[(Number, Number)], unit: Option<i64>) -> Option<RawBson> {
-    let (first, last) = (points.first()?, points.last()?);
-    if points.len() < 2 || last.0.compare(first.0).is_eq() {
-        return None;
+/// The change of the input per unit of time in milliseconds, or of the sort's value, between two documents.
+fn slope(times: [&Value; 2], inputs: [&Value; 2], unit: Option<i64>) -> Result<Value> {
+    let is_date = |time: &&Value| matches!(time, Some(RawBson::DateTime(_)));
+    if unit.is_some() && !times.iter().all(is_date) {
+        return Err(wrong(5_624_900, "$derivative with 'unit' expects the sortBy field to be a Date"));
     }
-    let slope = last.1.minus(first.1).over(last.0.minus(first.0));
-    Some(unit.map_or(slope, |unit| slope.times(Number::Int(unit))).value())
+    if unit.is_none() && times.iter().any(is_date) {
+        return Err(wrong(5_624_901, "$derivative where the sortBy is a Date requires a 'unit'"));
+    }
+    if unit.is_none() && times.iter().any(|time| number_of(time).is_none()) {
+        return Err(wrong(5_624_902, "$derivative (with no 'unit') expects the sortBy field to be numeric"));
+    }
+    let change = |[first, last]: [&Value; 2]| subtract("$subtract", &[last.clone(), first.clone()]);
+    let (run, rise) = (change(times)?, change(inputs)?);
+    if is_nothing(&rise) {
+        return Err(wrong(5_624_903, "$derivative input must not be null or missing"));
+    }
+    match (divide("$divide", &[rise, run]), unit) {
+        // A window of one document has no length.
+        (Err(error), _) if error.code == 2 => null(),
+        (Ok(slope), Some(unit)) => multiply("$multiply", &[slope, Some(RawBson::Int64(unit))]),
+        (slope, _) => slope,
+    }
+}
+
+/// A point of `$integral`: the number or milliseconds of the sort, and the input.
+fn point(time: &Value, input: &Value, unit: Option<i64>) -> Result<(Number, Number)> {
+    let (date, number) = (position(time, true), position(time, false));
+    let Some(input) = number_of(input).filter(|_| date.or(number).is_some()) else {
+        let what = "$integral takes numbers, of documents whose sortBy field is a number or a Date";
+        return Err(wrong(5_423_900, what));
+    };
+    let (at, code) = if unit.is_some() { (date, 5_423_901) } else { (number, 5_423_902) };
+    Ok((at.ok_or_else(|| misplaced(code, unit.is_some()))?, input))
 }
 
 /// By trapezoids.
 fn area(points: &[(Number, Number)], unit: Option<i64>) -> Option<RawBson> {
+    if points.iter().any(|(at, value)| at.is_nan() || value.is_nan()) {
+        return Some(RawBson::Double(f64::NAN));
+    }
     if points.len() < 2 {
         let none = if unit.is_some() { RawBson::Double(0.0) } else { RawBson::Int32(0) };
         return points.first().map(|_| none);
@@ -491,3 +498,6 @@ fn whole(n: usize) -> Value {
 fn number(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use super::list::{Condition, End, Push, add_to_set};
 use super::number::{Arithmetic, is_number};
 use super::path::UpdatePath;
-use super::tree::{Node, Reached};
+use super::tree::{Node, Reached, Room};
 use crate::json::relaxed_value_text;
 use crate::raw::type_name;
 use crate::{Code, Result, RuleError};
@@ -58,11 +58,13 @@ pub(super) enum Clock {
 
 /// What is known about the update of one document.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Occasion {
+pub(super) struct Occasion<'r> {
     /// Milliseconds since 1970.
     pub(super) now_ms: i64,
     /// Whether the document is made by this update.
     pub(super) is_insert: bool,
+    /// For nulls in lists.
+    pub(super) room: &'r Room,
 }
 
 impl Change {
@@ -73,25 +75,28 @@ impl Change {
     }
 
     /// Changes the document.
-    pub(super) fn apply<'a>(&'a self, document: &mut Node<'a>, occasion: Occasion) -> Result<()> {
+    pub(super) fn apply<'a>(&'a self, document: &mut Node<'a>, occasion: Occasion<'_>) -> Result<()> {
+        let room = occasion.room;
         match &self.action {
-            Action::Set(value) => self.set(document, Node::Value(value.as_raw_bson_ref())),
+            Action::Set(value) => self.set(document, Node::Value(value.as_raw_bson_ref()), room),
             Action::SetOnInsert(value) if occasion.is_insert => {
-                self.set(document, Node::Value(value.as_raw_bson_ref()))
+                self.set(document, Node::Value(value.as_raw_bson_ref()), room)
             }
             Action::SetOnInsert(_) => Ok(()),
             Action::Unset => document.take(&self.path).map(|_| ()),
-            Action::Compute(arithmetic, operand) => self.compute(document, *arithmetic, operand.as_raw_bson_ref()),
-            Action::Bound(replaced, bound) => self.bound(document, *replaced, bound.as_raw_bson_ref()),
-            Action::RenameFrom(source) => self.rename(document, source),
-            Action::CurrentDate(clock) => self.set(document, Node::Value(clock.value(occasion.now_ms))),
+            Action::Compute(arithmetic, operand) => {
+                self.compute(document, *arithmetic, operand.as_raw_bson_ref(), room)
+            }
+            Action::Bound(replaced, bound) => self.bound(document, *replaced, bound.as_raw_bson_ref(), room),
+            Action::RenameFrom(source) => self.rename(document, source, room),
+            Action::CurrentDate(clock) => self.set(document, Node::Value(clock.value(occasion.now_ms)), room),
             Action::Push(push) => {
-                let elements = self.list_to_grow(document, Code::BadValue)?;
+                let elements = self.list_to_grow(document, Code::BadValue, room)?;
                 push.apply(elements);
                 Ok(())
             }
             Action::AddToSet(values) => {
-                add_to_set(self.list_to_grow(document, Code::BadValue)?, values);
+                add_to_set(self.list_to_grow(document, Code::BadValue, room)?, values);
                 Ok(())
             }
             Action::Pull(condition) => {
@@ -112,16 +117,22 @@ impl Change {
         }
     }
 
-    fn set<'a>(&'a self, document: &mut Node<'a>, value: Node<'a>) -> Result<()> {
+    fn set<'a>(&'a self, document: &mut Node<'a>, value: Node<'a>, room: &Room) -> Result<()> {
         match document.reach(&self.path, self.path.names().len())? {
             Reached::Value(node) => *node = value,
-            Reached::Missing(parent, from) => parent.create(&self.path, from, value)?,
+            Reached::Missing(parent, from) => parent.create(&self.path, from, value, room)?,
             Reached::Blocked(node, at) => return Err(self.blocked(&self.path, node, at)),
         }
         Ok(())
     }
 
-    fn compute<'a>(&'a self, document: &mut Node<'a>, arithmetic: Arithmetic, operand: RawBsonRef<'a>) -> Result<()> {
+    fn compute<'a>(
+        &'a self,
+        document: &mut Node<'a>,
+        arithmetic: Arithmetic,
+        operand: RawBsonRef<'a>,
+        room: &Room,
+    ) -> Result<()> {
         match document.reach(&self.path, self.path.names().len())? {
             Reached::Value(Node::Value(value)) if is_number(*value) => {
                 let Some(result) = arithmetic.compute(*value, operand) else {
@@ -146,23 +157,29 @@ impl Change {
                     Arithmetic::Add => Some(operand),
                     Arithmetic::Multiply => arithmetic.compute(RawBsonRef::Int32(0), operand),
                 };
-                parent.create(&self.path, from, Node::Value(start.unwrap_or(operand)))?;
+                parent.create(&self.path, from, Node::Value(start.unwrap_or(operand)), room)?;
             }
             Reached::Blocked(node, at) => return Err(self.blocked(&self.path, node, at)),
         }
         Ok(())
     }
 
-    fn bound<'a>(&'a self, document: &mut Node<'a>, replaced: Ordering, bound: RawBsonRef<'a>) -> Result<()> {
+    fn bound<'a>(
+        &'a self,
+        document: &mut Node<'a>,
+        replaced: Ordering,
+        bound: RawBsonRef<'a>,
+        room: &Room,
+    ) -> Result<()> {
         if let Reached::Value(node) = document.reach(&self.path, self.path.names().len())?
             && node.with_value(|value| crate::compare(value, bound)) != replaced
         {
             return Ok(());
         }
-        self.set(document, Node::Value(bound))
+        self.set(document, Node::Value(bound), room)
     }
 
-    fn rename<'a>(&'a self, document: &mut Node<'a>, source: &UpdatePath) -> Result<()> {
+    fn rename<'a>(&'a self, document: &mut Node<'a>, source: &UpdatePath, room: &Room) -> Result<()> {
         match document.reach(source, source.names().len())? {
             Reached::Value(_) => {}
             Reached::Missing(..) => return Ok(()),
@@ -183,14 +200,19 @@ impl Change {
         // The old place is emptied last, so that an error leaves nothing half-done even within the tree.
         let Reached::Value(node) = document.reach(source, source.names().len())? else { return Ok(()) };
         let value = std::mem::replace(node, Node::Value(RawBsonRef::Null));
-        self.set(document, value)?;
+        self.set(document, value, room)?;
         document.take(source).map(|_| ())
     }
 
     /// The elements of the list at the path, which is made where there is nothing.
-    fn list_to_grow<'n, 'a>(&'a self, document: &'n mut Node<'a>, code: Code) -> Result<&'n mut Vec<Node<'a>>> {
+    fn list_to_grow<'n, 'a>(
+        &'a self,
+        document: &'n mut Node<'a>,
+        code: Code,
+        room: &Room,
+    ) -> Result<&'n mut Vec<Node<'a>>> {
         if !matches!(document.reach(&self.path, self.path.names().len())?, Reached::Value(_)) {
-            self.set(document, Node::List(Vec::new()))?;
+            self.set(document, Node::List(Vec::new()), room)?;
         }
         self.list_to_shrink(document, code)?.ok_or_else(|| self.error(Code::InternalError, "the list was not made"))
     }

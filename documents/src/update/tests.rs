@@ -204,3 +204,12 @@ proptest! {
         prop_assert_eq!(update.upsert(&query, NOW_MS).unwrap(), expected);
     }
 }
+
+#[test]
+fn several_lists_get_no_more_nulls_than_a_document_holds() {
+    let document = rawdoc! { "_id": 1, "a": [], "b": [] };
+    let update = parse(&json!({"$set": {"a.1400000": 1, "b.1400000": 1}})).unwrap();
+    let error = update.apply(&document, NOW_MS).unwrap_err();
+    assert_eq!(error.code, crate::Code::BSONObjectTooLarge);
+    assert!(error.message.contains("nulls"), "{error}");
+}

@@ -5,9 +5,31 @@ use crate::{Code, Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// The most nulls that one change adds to a list, as in MongoDB.
 const PADDING_MAX: usize = 1_500_000;
+/// The most nulls that a document holds, of which each takes three bytes at least; fewer in tests.
+const NULLS_MAX: usize = if cfg!(test) { 2_000_000 } else { crate::DOCUMENT_BYTES_MAX / 3 };
+
+/// How many nulls the changes of one document may still add to lists: with more of them it would be larger than a document may be.
+#[derive(Debug)]
+pub(super) struct Room(Cell<usize>);
+
+impl Room {
+    pub(super) fn new() -> Room {
+        Room(Cell::new(NULLS_MAX))
+    }
+
+    fn take(&self, nulls: usize) -> Result<()> {
+        let Some(left) = self.0.get().checked_sub(nulls) else {
+            let message = "the update adds more nulls to lists than a document of 16 MiB holds";
+            return Err(RuleError::new(Code::BSONObjectTooLarge, message));
+        };
+        self.0.set(left);
+        Ok(())
+    }
+}
 
 /// A member of an object.
 pub(super) type Member<'a> = (Cow<'a, CStr>, Node<'a>);
@@ -83,7 +105,7 @@ impl<'a> Node<'a> {
 
     /// Adds the names of a path from the one with this number on: objects within each other, and the value in the last.
     /// A list grows to the index that the first name says, with nulls.
-    pub(super) fn create(&mut self, path: &'a UpdatePath, from: usize, value: Node<'a>) -> Result<()> {
+    pub(super) fn create(&mut self, path: &'a UpdatePath, from: usize, value: Node<'a>, room: &Room) -> Result<()> {
         let names = &path.names()[from..];
         let Some((first, within)) = names.split_first() else { return Ok(()) };
         let wrap = |inner, name: &'a bson::raw::CString| Node::Object(vec![(Cow::Borrowed(name.as_ref()), inner)]);
@@ -100,6 +122,7 @@ impl<'a> Node<'a> {
                     );
                     return Err(RuleError::new(Code::CannotBackfillArray, message));
                 }
+                room.take(missing)?;
                 elements.extend((0..missing).map(|_| Node::Value(RawBsonRef::Null)));
                 elements.push(value);
             }

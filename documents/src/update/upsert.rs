@@ -1,7 +1,7 @@
 //! What the query of an upsert says of the document that it makes.
 
 use super::path::UpdatePath;
-use super::tree::{Node, Reached, damaged};
+use super::tree::{Node, Reached, Room, damaged};
 use crate::{Code, Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{CStr, RawBsonRef, RawDocumentBuf};
@@ -34,10 +34,10 @@ pub(super) fn seed(query: &RawDocument, wanted: Wanted) -> Result<RawDocumentBuf
     equalities.sort_by_key(|(path, _)| (path.as_str().split('.').next() != Some("_id"), path.as_str()));
     let paths: Vec<UpdatePath> =
         equalities.iter().map(|(path, _)| UpdatePath::of_query(path)).collect::<Result<_>>()?;
-    let mut document = Node::Object(Vec::new());
+    let (mut document, room) = (Node::Object(Vec::new()), Room::new());
     for (path, (_, value)) in paths.iter().zip(&equalities) {
         if let Reached::Missing(parent, from) = document.reach(path, path.names().len())? {
-            parent.create(path, from, Node::Value(*value))?;
+            parent.create(path, from, Node::Value(*value), &room)?;
         }
     }
     Ok(document.into_document())

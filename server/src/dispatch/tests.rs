@@ -273,3 +273,26 @@ fn a_cursor_is_its_accounts_alone() {
     assert_eq!(code(&shared, &again, &kill(&[of_reader, 5])), 0);
     assert_eq!(code(&shared, &reader, &more(of_reader)), 43);
 }
+
+#[test]
+fn a_database_with_a_hold_has_figures_and_is_dropped_as_a_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = ebbtide::Database::open(folder.path().join("held")).unwrap();
+    let shared = shared_of(folder.path(), Databases::of("held", database.clone()).unwrap());
+    let admin = client(&shared, Some("admin"));
+    for command in [
+        rawdoc! { "insert": "a", "$db": "held", "documents": [{ "_id": 1 }] },
+        rawdoc! { "create": "w", "$db": "held", "timeseries": { "timeField": "t" } },
+        rawdoc! { "insert": "w", "$db": "held", "documents": [{ "t": bson::DateTime::from_millis(0), "v": 1 }] },
+    ] {
+        assert_eq!(code(&shared, &admin, &command), 0, "{command:?}");
+    }
+    database.create_hold("case", "w", ebbtide::HoldOptions::new("a test")).unwrap();
+    let (stats, dropped) = (rawdoc! { "dbStats": 1, "$db": "held" }, rawdoc! { "dropDatabase": 1, "$db": "held" });
+    assert_eq!(answer(&shared, &admin, &stats).get_i32("objects").unwrap(), 2);
+    assert_eq!(code(&shared, &admin, &dropped), 20);
+    assert_eq!(database.snapshot().all_collections().len(), 2);
+    database.lift_hold("case").unwrap();
+    assert_eq!(code(&shared, &admin, &dropped), 0);
+    assert!(database.snapshot().all_collections().is_empty());
+}

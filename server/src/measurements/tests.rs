@@ -132,6 +132,10 @@ fn a_condition_means_the_same_whichever_others_stand_beside_it() {
     ];
     all.insert_documents(&documents).unwrap();
     let shown = bson::DateTime::from_millis(1);
+    let pattern = |text: &str| {
+        let pattern = bson::raw::CString::try_from(text).unwrap();
+        bson::raw::RawBson::RegularExpression(bson::Regex { pattern, options: bson::raw::cstr!("").to_owned() })
+    };
     let x = || rawdoc! { "b": 1, "c": 2, "a": 1 };
     for (filter, expected) in [
         // A time of 1.5 ms is shown as 1 ms, and is later.
@@ -151,6 +155,16 @@ fn a_condition_means_the_same_whichever_others_stand_beside_it() {
         (rawdoc! { "m": { "$gte": x(), "$lte": x() } }, vec![2]),
         (rawdoc! { "m": { "$gt": x() } }, vec![]),
         (rawdoc! { "n": { "$mod": [2, 0] } }, vec![2]),
+        (rawdoc! { "s": { "$in": [pattern("^x"), "y"] } }, vec![1, 2]),
+        (rawdoc! { "s": { "$in": [pattern("^y"), "x"] } }, vec![1, 2]),
+        (rawdoc! { "s": { "$nin": [pattern("^y"), "x"] } }, vec![]),
+        (rawdoc! { "s": { "$nin": [pattern("^y")] } }, vec![1, 2]),
+        (rawdoc! { "t": { "$in": [pattern("x"), shown] } }, vec![]),
+        (rawdoc! { "m": { "$in": [pattern("x"), x()] } }, vec![2]),
+        (rawdoc! { "m": { "$not": { "$in": [pattern("x"), x()] } } }, vec![1]),
+        (rawdoc! { "l.0": { "$in": [pattern("x"), null] } }, vec![1]),
+        (rawdoc! { "n": { "$type": ["double", "null"] } }, vec![1, 2]),
+        (rawdoc! { "s": { "$type": ["null", "objectId"] } }, vec![]),
     ] {
         let (regex, never) = (rawdoc! { "s": { "$regex": "X", "$options": "i" } }, rawdoc! { "s": { "$regex": "z" } });
         for beside in [

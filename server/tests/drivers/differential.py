@@ -128,6 +128,9 @@ def expression(depth=3):
         lambda: {"$let": {"vars": {"v": sub()}, "in": ["$$v", sub()]}}, lambda: {"$type": sub()}, lambda: {"$isNumber": sub()},
         lambda: {"$mergeObjects": [rng.choice(["$a", "$b", {"x": 1}, settled(expression(1))]), {"y": "$n"}]},
         lambda: {"$objectToArray": rng.choice(["$a", "$b"])},
+        lambda: {"$arrayToObject": rng.choice(["$l", [[["a", "$n"], ["b", "$s"], ["a", 1]]], [[{"k": "a", "v": "$n"}, {"v": 1, "k": rng.choice(["b", "", 2])}]],
+                                               [[["a", 1], {"k": "b", "v": 2}]], [[{"k": "a", "v": 1}, ["b", 2]]], [[["a", 1, 2]]], [[{"k": "a", "x": 1}]]])},
+        lambda: {"$getField": rng.choice(["n", {"field": "x", "input": "$a"}, {"field": "x"}, {"input": "$a"}, {"name": "x"}])},
         lambda: {rng.choice(["$toInt", "$toLong", "$toDouble", "$toString", "$toBool"]): sub()},
         lambda: {rng.choice(["$year", "$month", "$dayOfMonth", "$dayOfYear", "$dayOfWeek", "$hour", "$minute", "$second", "$millisecond", "$week", "$isoWeek", "$isoWeekYear", "$isoDayOfWeek"]): rng.choice([when(), {"date": when(), "timezone": rng.choice(ZONES)}])},
         lambda: {"$dateTrunc": {"date": when(), "unit": rng.choice(UNITS), "binSize": rng.choice([1, 1, 2, 3, 7]), "timezone": rng.choice(ZONES), "startOfWeek": rng.choice(["monday", "Sunday", "fri"])}},
@@ -184,8 +187,8 @@ def windowed():
     function = rng.choice([
         lambda: {**several(), **window()}, lambda: {**several(), **window()}, lambda: {rng.choice(["$rank", "$denseRank", "$documentNumber"]): {}},
         lambda: {"$shift": {"output": "$v", "by": rng.randrange(-3, 4), **rng.choice([{}, {"default": "none"}])}},
-        lambda: {"$derivative": {"input": "$q"}, **window()}, lambda: {"$derivative": {"input": "$x", "unit": "hour"}, **window()},
-        lambda: {"$integral": {"input": "$q", **rng.choice([{}, {"unit": "day"}])}, **window()},
+        lambda: {"$derivative": {"input": rng.choice(["$q", "$x", "$t", "$v"]), **rng.choice([{}, {"unit": "hour"}])}, **window()},
+        lambda: {"$integral": {"input": rng.choice(["$q", "$q", "$x", "$v"]), **rng.choice([{}, {"unit": "day"}])}, **window()},
         lambda: {"$expMovingAvg": {"input": "$q", **rng.choice([{"N": 3}, {"alpha": 0.25}])}},
         lambda: {"$locf": "$v"}, lambda: {"$linearFill": "$v"},
     ])()

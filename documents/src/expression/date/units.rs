@@ -119,7 +119,7 @@ fn days_after(day: NaiveDate, days: i64) -> Option<NaiveDate> {
 /// The beginning of the bin that holds an instant.
 pub(super) fn truncated(zone: Zone, millis: i64, unit: Unit, bins: i64, start: Weekday) -> Result<i64> {
     if let Some(length) = unit.millis() {
-        let origin = zone.instant(midnight(reference()));
+        let origin = zone.instant(midnight(reference())).ok_or_else(outside)?;
         let width = length.checked_mul(bins).ok_or_else(outside)?;
         let after = millis.checked_sub(origin).ok_or_else(outside)?.div_euclid(width);
         return after.checked_mul(width).and_then(|after| after.checked_add(origin)).ok_or_else(outside);
@@ -137,7 +137,7 @@ pub(super) fn truncated(zone: Zone, millis: i64, unit: Unit, bins: i64, start: W
             days_after(origin, days_between(origin, day).div_euclid(width) * width)
         }
     };
-    Ok(zone.instant(midnight(first.ok_or_else(outside)?)))
+    zone.instant(midnight(first.ok_or_else(outside)?)).ok_or_else(outside)
 }
 
 /// Adds `amount` units to an instant; `None` if the result is outside the calendar.
@@ -157,7 +157,7 @@ pub(super) fn added(zone: Zone, millis: i64, unit: Unit, amount: i64) -> Result<
             days.and_then(|days| Some(days_after(local.date(), days)?.and_time(local.time())))
         }
     };
-    Ok(moved.map(|moved| zone.instant(moved)))
+    Ok(moved.and_then(|moved| zone.instant(moved)))
 }
 
 /// How many boundaries of a unit lie between two instants.

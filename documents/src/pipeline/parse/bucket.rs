@@ -41,7 +41,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
     for pair in boundaries.windows(2) {
         let literal = |value: &RawBson| rawdoc! { "$const": value.clone() };
         branches.push(rawdoc! {
-            "case": { "$and": [{ "$gte": [by.clone(), literal(&pair[0])] }, { "$lt": [by.clone(), literal(&pair[1])] }] },
+            "case": { "$and": [{ "$gte": ["$$by", literal(&pair[0])] }, { "$lt": ["$$by", literal(&pair[1])] }] },
             "then": literal(&pair[0]),
         });
     }
@@ -49,7 +49,8 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
     if let Some(default) = default {
         switch.append(cstr!("default"), rawdoc! { "$const": default });
     }
-    let id = rawdoc! { "$switch": switch };
+    // A variable, since there may be many boundaries, and what they are compared with large.
+    let id = rawdoc! { "$let": { "vars": { "by": by }, "in": { "$switch": switch } } };
     let id = constants.expression(RawBsonRef::Document(&id))?;
     let fields = match fields {
         Some(fields) => fields,

@@ -73,6 +73,9 @@ fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Res
     if matches!(name, "$derivative" | "$integral" | "$expMovingAvg") {
         needs_sort()?;
     }
+    if matches!(name, "$derivative" | "$integral") && windows.by.is_none() {
+        return Err(wrong(9, format!("{name} requires a non-compound sortBy")));
+    }
     let read = window.map(|window| parse_window(window, windows)).transpose()?;
     let no_window = || match window {
         None => Ok(()),
@@ -233,8 +236,8 @@ fn shift(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Function> {
 
 fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>, constants: &Constants) -> Result<Function> {
     let (mut input, mut unit) = (None, None);
-    let what = format!("{name} specification must be an object");
-    for (member, value) in members(object(argument, 5_490_706, what)?) {
+    let what = format!("{name} expects an object, but got {}", type_name(argument));
+    for (member, value) in members(object(argument, 9, what)?) {
         match member {
             "input" => input = Some(constants.expression(value)?),
             "unit" => {
@@ -242,10 +245,10 @@ fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>, constant
                 let what = "unit must be 'week' or smaller";
                 unit = Some(millis.ok_or_else(|| wrong(5_490_704, what))?);
             }
-            other => return Err(wrong(40415, format!("BSON field '{name}.{other}' is an unknown field."))),
+            other => return Err(wrong(9, format!("{name} got unexpected argument: {other}"))),
         }
     }
-    let input = input.ok_or_else(|| wrong(40414, format!("BSON field '{name}.input' is missing")))?;
+    let input = input.ok_or_else(|| wrong(9, format!("{name} requires an 'input' expression")))?;
     match (name, window) {
         ("$derivative", None) => Err(wrong(9, "$derivative requires explicit window bounds")),
         ("$derivative", Some(window)) => Ok(Function::Derivative(input, unit, window)),

@@ -1,0 +1,73 @@
+use super::super::{Constants, Expression};
+use super::*;
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+
+/// The value of the member `e` of a document, or the number of its error.
+fn evaluated(expression: &RawDocument, document: &RawDocument) -> std::result::Result<Value, i32> {
+    let read = Expression::parse(expression.get("e").unwrap().unwrap()).map_err(|error| error.code)?;
+    read.evaluate(document, 0).map_err(|error| error.code)
+}
+
+/// A list of the same text.
+fn often(text: &str) -> RawArrayBuf {
+    std::iter::repeat_n(text, 1000).collect()
+}
+
+#[test]
+fn values_that_grow_without_end_are_refused() {
+    let text = rawdoc! { "t": "x".repeat(1 << 16), "n": 1000 };
+    let many = || rawdoc! { "$range": [0, "$n"] };
+    for expression in [
+        rawdoc! { "e": { "$reduce": { "input": many(), "initialValue": "x", "in": { "$concat": ["$$value", "$$value"] } } } },
+        rawdoc! { "e": { "$reduce": { "input": many(), "initialValue": [1], "in": { "$concatArrays": ["$$value", "$$value"] } } } },
+        rawdoc! { "e": { "$map": { "input": many(), "in": "$t" } } },
+        rawdoc! { "e": { "$map": { "input": many(), "in": { "a": "$t" } } } },
+        rawdoc! { "e": often("$t") },
+        rawdoc! { "e": { "$concat": often("$t") } },
+    ] {
+        assert_eq!(evaluated(&expression, &text), Err(146), "{expression:?}");
+    }
+    // What was let go is not counted any more.
+    let sizes = rawdoc! { "e": { "$map": { "input": many(), "in": { "$let": { "vars": { "v": ["$t"] }, "in": { "$size": "$$v" } } } } } };
+    let found = evaluated(&sizes, &text).unwrap().unwrap();
+    assert_eq!(found.as_array().unwrap().into_iter().count(), 1000);
+}
+
+#[test]
+fn values_with_too_many_levels_are_refused() {
+    let nested = |levels: i32| {
+        rawdoc! { "e": { "$reduce": { "input": { "$range": [0, levels] }, "initialValue": 1, "in": ["$$value"] } } }
+    };
+    assert!(evaluated(&nested(200), &rawdoc! {}).is_ok());
+    assert_eq!(evaluated(&nested(201), &rawdoc! {}), Err(15));
+    assert_eq!(evaluated(&nested(100_000), &rawdoc! {}), Err(15));
+    let path = |names: usize| rawdoc! { "e": format!("${}", vec!["a"; names].join(".")) };
+    assert_eq!(evaluated(&path(200), &rawdoc! {}), Ok(None));
+    assert_eq!(evaluated(&path(201), &rawdoc! {}), Err(15));
+}
+
+#[test]
+fn constants_of_a_command_have_a_limit() {
+    let large = rawdoc! { "x": "x".repeat(1 << 16) };
+    let constants = Constants::parse(&large, 0).unwrap();
+    let list = often("$$x");
+    let code = |expression: RawBsonRef<'_>| constants.expression(expression).map(drop).map_err(|error| error.code);
+    assert_eq!(code(RawBsonRef::String("$$x")), Ok(()));
+    assert_eq!(code(RawBsonRef::Array(&list)), Err(146));
+    let mut doubled = RawDocumentBuf::new();
+    doubled.append(bson::raw::cstr!("x0"), "x".repeat(1 << 16));
+    for i in 1..20 {
+        let name = bson::raw::CString::try_from(format!("x{i}")).unwrap();
+        doubled.append(name, rawdoc! { "$concat": [format!("$$x{}", i - 1), format!("$$x{}", i - 1)] });
+    }
+    assert!(matches!(Constants::parse(&doubled, 0), Err(error) if error.code == 146));
+}
+
+#[test]
+fn an_evaluation_ends() {
+    let many = || rawdoc! { "$range": [0, "$n"] };
+    let sum = rawdoc! { "$sum": { "$map": { "input": many(), "as": "y", "in": { "$multiply": ["$$x", "$$y"] } } } };
+    let products = rawdoc! { "e": { "$sum": { "$map": { "input": many(), "as": "x", "in": sum } } } };
+    assert_eq!(evaluated(&products, &rawdoc! { "n": 4 }), Ok(Some(RawBson::Int32(36))));
+    assert_eq!(evaluated(&products, &rawdoc! { "n": 10_000 }), Err(262));
+}
