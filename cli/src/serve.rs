@@ -130,16 +130,17 @@ fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions
 }
 
 /// Begins the log.
-fn begin_log(format: LogFormat) {
+fn begin_log(format: LogFormat) -> Result<(), Failure> {
     // The library for object storage would tell of each request that it repeats.
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter("info,object_store=warn"))
+        .with_env_filter(filter("info,object_store=warn")?)
         .with_writer(std::io::stderr)
         .with_target(false);
     match format {
         LogFormat::Text => log.with_ansi(files::colours()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
+    Ok(())
 }
 
 /// Serves until it is interrupted. A second signal ends it at once.
@@ -156,7 +157,7 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         Some(LogFormatName::Json) => LogFormat::Json,
         None => config.log_format.unwrap_or_default(),
     };
-    begin_log(format);
+    begin_log(format)?;
     let served = Served::of(cli, args, &config);
     let settings = settings(args, &config, &served)?;
     let ship = ship(args, &config)?;

@@ -324,3 +324,38 @@ fn an_empty_variable_is_named_and_not_the_option() {
         assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{args:?}");
     }
 }
+
+#[test]
+fn what_is_logged_is_said_in_words_that_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |log: &str, args: &[&str]| {
+        let mut all = command();
+        all.current_dir(folder.path()).env("EBBTIDE_LOG", log).args(args);
+        finish(all, "")
+    };
+    for log in ["ebbtide=loud", "inof", "warn,ebtide", "ebbtide=debug,verbose", "6", "ebbtide=debug=info"] {
+        for args in [&["sql", "SELECT 1"][..], &["serve", "--mongodb", "0", "--db", "d"]] {
+            if args[0] == "serve" && !cfg!(feature = "server") {
+                continue;
+            }
+            let output = with(log, args);
+            assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{log}: {}", output.stderr);
+            let says = format!("error: the environment variable EBBTIDE_LOG is '{log}'; expected off, error, warn");
+            assert!(output.stderr.starts_with(&says), "{}", output.stderr);
+        }
+    }
+    for log in [
+        "",
+        ",",
+        "warn",
+        "ERROR",
+        "off",
+        " warn , ebbtide=error",
+        "0",
+        "ebbtide",
+        "ebbtide_query=info,object_store=off",
+    ] {
+        let output = with(log, &["sql", "--format", "csv", "SELECT 1 AS a"]);
+        assert_eq!((output.code, output.stdout.as_str()), (0, "a\n1\n"), "{log}: {}", output.stderr);
+    }
+}
