@@ -272,6 +272,14 @@ fn an_import_rounds_no_whole_number() {
     run(&["sql", &format!("INSERT INTO whole (time, d) VALUES ('{day}0Z', 0.5)")]);
     write(folder.path(), "d.csv", &format!("time,d\n{day}0Z,9007199254740993\n"));
     assert!(run(&["import", "d.csv", "-c", "whole"]).stderr.contains("d.csv:2"));
+    let line = |v: &str| format!("{{\"time\":{{\"$date\":\"{day}0Z\"}},\"v\":{v}}}\n");
+    write(folder.path(), "e.ndjson", &format!("{}{}", line("18446744073709551616"), line("18446744073709551617")));
+    for into in [&["-c", "lines"][..], &["--documents", "--into", "docs"]] {
+        let failed = run(&[&["import", "e.ndjson"], into].concat());
+        assert_eq!(failed.code, 1, "{}", failed.stderr);
+        let says = "e.ndjson:2: the number 18446744073709551617 does not fit int64";
+        assert!(failed.stderr.contains(says), "{}", failed.stderr);
+    }
 }
 
 #[test]
