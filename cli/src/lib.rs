@@ -139,7 +139,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             Ok(filter) => filter,
             Err(failure) => return failure.exit(),
         };
-        let log = tracing_subscriber::fmt().with_env_filter(filter);
+        let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
         log.with_writer(std::io::stderr).with_ansi(files::colours()).without_time().with_target(false).init();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {

@@ -131,9 +131,11 @@ fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions
 
 /// Begins the log.
 fn begin_log(format: LogFormat) -> Result<(), Failure> {
-    // The library for object storage would tell of each request that it repeats.
+    // The library for object storage would tell of each request that it repeats. What cannot be logged, since the terminal is gone
+    // for example, is no reason to end.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter("info,object_store=warn")?)
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .with_target(false);
     match format {
