@@ -17,8 +17,9 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use std::sync::Arc;
 
 /// Nodes that move rows and change none.
-const SILENT: [&str; 12] = [
+const SILENT: [&str; 13] = [
     "CooperativeExec",
+    "StoppableExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
     "ProjectionExec",
