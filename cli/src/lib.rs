@@ -4,6 +4,15 @@
 //! Results go to standard output, everything else to standard error; the exit code is 0 for success, 1 for a failed
 //! operation, 2 for wrong usage.
 
+/// Writes a line to standard error, for all modules below in the place of the standard macro: that panics if nobody reads the line any
+/// more, in the middle of an import for example.
+macro_rules! eprintln {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stderr(), $($arg)*));
+    }};
+}
+
 mod admin;
 mod archive;
 mod args;

@@ -239,6 +239,20 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
+fn messages_that_nobody_reads_do_not_end_an_import() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.csv", "time,v\n2024-01-01,1\n");
+    let mut import = command();
+    import.current_dir(folder.path()).args(["import", "a.csv", "--collection", "c"]);
+    import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = import.spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let read = inside(folder.path(), &["sql", "--format", "csv", "SELECT v FROM c"], "");
+    assert_eq!(read.stdout, "v\n1\n", "{}", read.stderr);
+}
+
+#[test]
 fn the_demo_shows_a_year_and_leaves_a_database() {
     let folder = tempfile::tempdir().unwrap();
     let output = inside(folder.path(), &["demo", "--into", "demo"], "");
