@@ -8,6 +8,7 @@ use crate::copies::ship_options;
 use crate::{Failure, files, filter, open, say};
 use ebbtide::{FileAccess, Following, ShipOptions, Shipping};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,6 +146,17 @@ fn begin_log(format: LogFormat) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Tells the open ports.
+fn announce(doors: &[(&str, Option<SocketAddr>)]) -> Result<(), Failure> {
+    for (door, address) in doors {
+        if let Some(address) = address {
+            say!("{door} {address}");
+        }
+    }
+    say!("ready");
+    Ok(())
+}
+
 /// Serves until it is interrupted. A second signal ends it at once.
 pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     if cli.read_only {
@@ -191,12 +203,8 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
             ("http", server.http_address()),
             ("pg", server.postgresql_address()),
         ];
-        for (door, address) in doors {
-            if let Some(address) = address {
-                say!("{door} {address}");
-            }
-        }
-        say!("ready");
+        // It serves also if nobody reads this.
+        drop(announce(&doors));
         signals.next().await;
         tokio::spawn(async move {
             let same = async {

@@ -239,6 +239,23 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
+fn a_clock_is_confirmed_although_nobody_reads_what_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    inside(folder.path(), &["sql", "CREATE COLLECTION w WITH (timeField = 't')"], "");
+    let running = folder.path().join("ebbtide-data");
+    // Another program has it open: the confirmation is left in the folder.
+    let database = ebbtide::Database::open(&running).unwrap();
+    let before: Vec<_> = running.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut clock = command();
+    clock.current_dir(folder.path()).args(["clock", "--confirm"]);
+    let mut child = clock.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(running.read_dir().unwrap().count() > before.len());
+    drop(database);
+}
+
+#[test]
 fn messages_that_nobody_reads_do_not_end_an_import() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.csv", "time,v\n2024-01-01,1\n");
