@@ -178,6 +178,11 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
     if served.is_many && (ship.is_some() || args.follow.is_some()) {
         return Err(Failure::usage("one database is shipped or followed, not a folder of them: drop --dbs"));
     }
+    if ship.is_some() && args.follow.is_some() {
+        return Err(Failure::usage(
+            "a read replica is not shipped: drop --follow, or `to` of [ship] in the configuration",
+        ));
+    }
     let grace = settings.grace;
     runtime.block_on(async {
         let mut signals = Signals::new()?;

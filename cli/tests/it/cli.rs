@@ -333,6 +333,30 @@ fn an_option_without_the_one_that_it_belongs_to_is_refused() {
 }
 
 #[test]
+fn an_option_that_would_have_no_effect_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    write(folder.path(), "a.csv", "time,s,v\n2024-01-01,a,1\n");
+    assert_eq!(inside(folder.path(), &["import", "a.csv", "-c", "w", "--meta", "s"], "").code, 0);
+    let cases: [(&[&str], &str); 5] = [
+        (&["import", "a.csv", "-c", "x", "--meta-field", "m"], "add --meta COLUMN"),
+        (&["import", "a.csv", "-c", "w", "--meta-field", "m"], "the meta field of collection 'w' is 's'"),
+        (&["--db", "d", "status", "--follow", "file:///nowhere"], "drop one of them"),
+        (&["sql", "SELECT 1", "-o", "out", "-f", "csv"], "out is a folder: name a file"),
+        (&["export", "w", "-o", "out", "-f", "csv"], "out is a folder: name a file"),
+    ];
+    for (args, says) in cases {
+        let output = inside(folder.path(), args, "");
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(says), "{args:?}: {}", output.stderr);
+    }
+    // Nothing comes of a statement without rows.
+    let none = inside(folder.path(), &["sql", "-o", "none.csv", "CREATE COLLECTION y WITH (timeField = 't')"], "");
+    assert!(none.code == 2 && none.stderr.contains("there is nothing to write"), "{}", none.stderr);
+    assert!(!folder.path().join("none.csv").exists());
+}
+
+#[test]
 fn statements_come_from_standard_input_and_from_pipes_as_from_files() {
     let folder = tempfile::tempdir().unwrap();
     let files: &[&str] = if cfg!(unix) { &["-", "/dev/stdin"] } else { &["-"] };
@@ -342,6 +366,9 @@ fn statements_come_from_standard_input_and_from_pipes_as_from_files() {
             assert_eq!((output.code, output.stdout.as_str()), (0, "n\n42\n"), "{option} {file}: {}", output.stderr);
         }
     }
+    // Some editors write a byte order mark.
+    let marked = inside(folder.path(), &["sql", "--format", "csv"], "\u{feff}SELECT 1 AS n");
+    assert_eq!((marked.code, marked.stdout.as_str()), (0, "n\n1\n"), "{}", marked.stderr);
 }
 
 #[test]
