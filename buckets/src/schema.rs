@@ -120,6 +120,13 @@ impl FieldType {
         })
     }
 
+    /// The type less objects without members, at any depth; `None` if nothing is left.
+    fn without_empty_objects(&self) -> Option<FieldType> {
+        let FieldType::Object(members) = self else { return Some(self.clone()) };
+        let members = members.iter().filter_map(|(name, ty)| Some((name.clone(), ty.without_empty_objects()?)));
+        Some(members.collect::<Vec<_>>()).filter(|members| !members.is_empty()).map(FieldType::Object)
+    }
+
     /// Number of fields in this type, including itself.
     pub(crate) fn field_count(&self) -> usize {
         match self {
@@ -192,6 +199,13 @@ impl Schema {
     #[must_use]
     pub fn new(time: impl Into<String>, meta: Option<String>, precision: Precision) -> Schema {
         Schema { time: time.into(), meta, precision, meta_type: None, fields: Vec::new() }
+    }
+
+    /// The schema less fields, and members of fields, that are objects without members: Parquet has no column for them.
+    #[must_use]
+    pub fn without_empty_objects(&self) -> Schema {
+        let fields = self.fields.iter().filter_map(|(name, ty)| Some((name.clone(), ty.without_empty_objects()?)));
+        Schema { fields: fields.collect(), ..self.clone() }
     }
 
     /// The canonical Arrow schema: time (never null), meta if its type is known, then the fields.

@@ -32,7 +32,13 @@ pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
             } else if faults.is_empty() {
                 say!("every file of the archive is as it was written");
             }
-            if faults.is_empty() { Ok(()) } else { Err(Failure::new(faults.join("\n"))) }
+            for fault in &faults {
+                say!("{fault}");
+            }
+            match faults.len() as u64 {
+                0 => Ok(()),
+                count => Err(Failure::new(format!("{} found", counted(count, "fault")))),
+            }
         }
         ArchiveTask::Adopt(of) => {
             if cli.read_only {

@@ -60,14 +60,19 @@ pub(crate) fn keep_out(database: &Path, output: &Path) -> Result<(), Failure> {
 pub(crate) fn read_stdin() -> Result<String, Failure> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|e| Failure::new(format!("cannot read standard input: {e}")))?;
-    Ok(text)
+    Ok(without_mark(text))
+}
+
+/// A text without the byte order mark that some programs write at its beginning.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 /// Reads a file of statements.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text).map_err(|e| Failure::new(format!("cannot read {}: {e}", path.display())))?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    Ok(without_mark(text))
 }
 
 /// The bytes of an input that is no ordinary file, such as a pipe, in a file of their own, since they are read more than
@@ -108,6 +113,9 @@ impl NewFile {
     /// `database` is the folder in which the file must not be.
     pub(crate) fn create(path: &Path, database: &Path) -> Result<Self, Failure> {
         keep_out(database, path)?;
+        if path.is_dir() {
+            return Err(Failure::usage(format!("{} is a folder: name a file", path.display())));
+        }
         let place = Place::of(path).map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
         Ok(NewFile { place, path: path.to_owned() })
     }
@@ -227,7 +235,12 @@ pub(crate) fn stdin_is_terminal() -> bool {
 
 /// Whether standard error gets colours.
 pub(crate) fn colours() -> bool {
-    stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    stderr_is_terminal() && !no_colour()
+}
+
+/// Whether the user wants no colours.
+fn no_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 /// Whether messages are read by a person.
@@ -237,9 +250,8 @@ pub(crate) fn stderr_is_terminal() -> bool {
 
 /// Whether standard output supports colours.
 pub(crate) fn colour() -> bool {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-    stdout_is_terminal() && !refused && !dumb
+    stdout_is_terminal() && !no_colour() && !dumb
 }
 
 /// Prints an error message, wrapped between words. The lines after the first show a position in a statement and are not

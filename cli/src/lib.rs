@@ -4,6 +4,15 @@
 //! Results go to standard output, everything else to standard error; the exit code is 0 for success, 1 for a failed
 //! operation, 2 for wrong usage.
 
+/// Writes a line to standard error, for all modules below in the place of the standard macro: that panics if nobody reads the line any
+/// more, in the middle of an import for example.
+macro_rules! eprintln {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stderr(), $($arg)*));
+    }};
+}
+
 mod admin;
 mod archive;
 mod args;
@@ -49,6 +58,7 @@ use ebbtide_ttl::{Clock, Code, SystemClock, Timestamp};
 use std::ffi::OsString;
 use std::fmt;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Why the program ends without success.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +76,17 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Failure { usage: true, ..Failure::new(message) }
+    }
+
+    /// Says what is wrong; returns the exit code.
+    fn exit(&self) -> u8 {
+        if self.pipe {
+            return 0;
+        }
+        if !self.message.is_empty() {
+            files::complain(&self.message);
+        }
+        if self.usage { 2 } else { 1 }
     }
 }
 
@@ -123,7 +144,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     };
     // A server's log begins once it has read how.
     if !matches!(cli.command, Command::Serve(_)) {
-        let log = tracing_subscriber::fmt().with_env_filter(filter(quiet(&cli.command)));
+        let filter = match filter(quiet(&cli.command)) {
+            Ok(filter) => filter,
+            Err(failure) => return failure.exit(),
+        };
+        let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
         log.with_writer(std::io::stderr).with_ansi(files::colours()).without_time().with_target(false).init();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
@@ -139,13 +164,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     match outcome {
         Ok(()) => 0,
-        Err(failure) if failure.pipe => 0,
-        Err(failure) => {
-            if !failure.message.is_empty() {
-                files::complain(&failure.to_string());
-            }
-            if failure.usage { 2 } else { 1 }
-        }
+        Err(failure) => failure.exit(),
     }
 }
 
@@ -169,8 +188,23 @@ pub fn chart_svg(title: &str, schema: &SchemaRef, batches: &[RecordBatch]) -> Re
 }
 
 /// What is logged: what `EBBTIDE_LOG` says, or from this level on.
-pub(crate) fn filter(level: &str) -> EnvFilter {
-    EnvFilter::try_from_env("EBBTIDE_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
+    let given = std::env::var_os("EBBTIDE_LOG").unwrap_or_default();
+    let given = given.to_string_lossy();
+    let parts: Vec<&str> = given.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() {
+        return Ok(EnvFilter::new(level));
+    }
+    // Any other word would be taken for the name of a library, and nothing else would be logged.
+    let is_known =
+        |part: &&str| part.starts_with("ebbtide") || part.contains(['=', '[']) || part.parse::<LevelFilter>().is_ok();
+    let filter = if parts.iter().all(is_known) { EnvFilter::try_new(parts.join(",")).ok() } else { None };
+    filter.ok_or_else(|| {
+        Failure::usage(format!(
+            "the environment variable EBBTIDE_LOG is '{given}'; expected off, error, warn, info, debug or trace, the same for a part of \
+             the program, as ebbtide_server=debug, or several of these with commas between them"
+        ))
+    })
 }
 
 /// The log level without `EBBTIDE_LOG`. Conformance cases provoke every possible warning and error.

@@ -3,6 +3,7 @@
 use crate::args::{Cli, PublishArgs};
 use crate::human::counted;
 use crate::{Failure, open, say};
+use ebbtide::PublishedVersion;
 use ebbtide_ttl::retention_text;
 
 /// Runs `ebbtide publish`.
@@ -30,13 +31,26 @@ pub(crate) fn run(cli: &Cli, args: &PublishArgs) -> Result<(), Failure> {
     if wanted.is_empty() {
         say!("no collection is published");
     }
+    // Each is published, whatever becomes of the others and of what is told about them.
+    let (mut told, mut failed) = (Ok(()), Vec::new());
+    let is_one = wanted.len() == 1;
     for (name, rung) in wanted {
         let (made, rung, what) = match rung {
-            None => (db.publish_now(&name)?, String::new(), "measurement"),
-            Some(step) => (db.publish_rung_now(&name, step)?, format!(", rung of {}", retention_text(step)), "bin"),
+            None => (db.publish_now(&name), String::new(), "measurement"),
+            Some(step) => (db.publish_rung_now(&name, step), format!(", rung of {}", retention_text(step)), "bin"),
         };
-        let (files, rows) = (counted(made.files, "file"), counted(made.measurements, what));
-        say!("{name}{rung}: version {}, {rows} in {files}", made.version);
+        let table = format!("{name}{rung}");
+        match made {
+            Ok(made) => told = told.and(tell(&table, &made, what)),
+            Err(error) if is_one => return Err(error.into()),
+            Err(error) => failed.push(format!("{table}: {error}")),
+        }
     }
+    if failed.is_empty() { told } else { Err(Failure::new(failed.join("\n"))) }
+}
+
+fn tell(table: &str, made: &PublishedVersion, what: &str) -> Result<(), Failure> {
+    let (files, rows) = (counted(made.files, "file"), counted(made.measurements, what));
+    say!("{table}: version {}, {rows} in {files}", made.version);
     Ok(())
 }

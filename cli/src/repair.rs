@@ -37,7 +37,20 @@ pub(crate) fn repair(cli: &Cli, args: &RepairArgs) -> Result<(), Failure> {
 
 /// Runs `ebbtide clock`.
 pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
+    if args.confirm && cli.read_only {
+        return Err(Failure::usage("confirming the clock writes to the database: drop --read-only"));
+    }
     let database = open::for_reading(cli)?;
+    let is_held = database.clock_held().is_some();
+    let shown = show_clock(&database);
+    drop(database);
+    if args.confirm && shown.as_ref().err().is_none_or(|failure| failure.pipe) {
+        confirm(cli, is_held)?;
+    }
+    shown
+}
+
+fn show_clock(database: &Database) -> Result<(), Failure> {
     let snapshot = database.snapshot();
     let now = snapshot.now();
     say!("the clock says {now}");
@@ -63,25 +76,21 @@ pub(crate) fn clock(cli: &Cli, args: &ClockArgs) -> Result<(), Failure> {
             say!("the clock is earlier than that, which cannot make anything expire too early");
         }
     }
-    let held = database.clock_held();
-    if let Some(held) = &held {
+    if let Some(held) = database.clock_held() {
         say!("{held}");
     }
     say!("a sweep now would drop {}, {}", contents_of(kind_of_contents(&snapshot), due.0, due.1), bytes(due.2));
-    drop((snapshot, database));
-    if !args.confirm {
-        return Ok(());
-    }
-    if cli.read_only {
-        return Err(Failure::usage("confirming the clock writes to the database: drop --read-only"));
-    }
+    Ok(())
+}
+
+fn confirm(cli: &Cli, is_held: bool) -> Result<(), Failure> {
     match Database::open(&cli.db) {
         Ok(database) => {
             database.confirm_clock();
             database.close()?;
-            match held {
-                Some(_) => say!("the time is confirmed: sweeps run again"),
-                None => say!("no program has the database open: the next one that opens it accepts the clock"),
+            match is_held {
+                true => say!("the time is confirmed: sweeps run again"),
+                false => say!("no program has the database open: the next one that opens it accepts the clock"),
             }
             Ok(())
         }

@@ -8,6 +8,7 @@ use crate::copies::ship_options;
 use crate::{Failure, files, filter, open, say};
 use ebbtide::{FileAccess, Following, ShipOptions, Shipping};
 use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,16 +131,30 @@ fn ship(args: &ServeArgs, config: &Config) -> Result<Option<(String, ShipOptions
 }
 
 /// Begins the log.
-fn begin_log(format: LogFormat) {
-    // The library for object storage would tell of each request that it repeats.
+fn begin_log(format: LogFormat) -> Result<(), Failure> {
+    // The library for object storage would tell of each request that it repeats. What cannot be logged, since the terminal is gone
+    // for example, is no reason to end.
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter("info,object_store=warn"))
+        .with_env_filter(filter("info,object_store=warn")?)
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .with_target(false);
     match format {
         LogFormat::Text => log.with_ansi(files::colours()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
+    Ok(())
+}
+
+/// Tells the open ports.
+fn announce(doors: &[(&str, Option<SocketAddr>)]) -> Result<(), Failure> {
+    for (door, address) in doors {
+        if let Some(address) = address {
+            say!("{door} {address}");
+        }
+    }
+    say!("ready");
+    Ok(())
 }
 
 /// Serves until it is interrupted. A second signal ends it at once.
@@ -156,12 +171,17 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         Some(LogFormatName::Json) => LogFormat::Json,
         None => config.log_format.unwrap_or_default(),
     };
-    begin_log(format);
+    begin_log(format)?;
     let served = Served::of(cli, args, &config);
     let settings = settings(args, &config, &served)?;
     let ship = ship(args, &config)?;
     if served.is_many && (ship.is_some() || args.follow.is_some()) {
         return Err(Failure::usage("one database is shipped or followed, not a folder of them: drop --dbs"));
+    }
+    if ship.is_some() && args.follow.is_some() {
+        return Err(Failure::usage(
+            "a read replica is not shipped: drop --follow, or `to` of [ship] in the configuration",
+        ));
     }
     let grace = settings.grace;
     runtime.block_on(async {
@@ -188,12 +208,8 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
             ("http", server.http_address()),
             ("pg", server.postgresql_address()),
         ];
-        for (door, address) in doors {
-            if let Some(address) = address {
-                say!("{door} {address}");
-            }
-        }
-        say!("ready");
+        // It serves also if nobody reads this.
+        drop(announce(&doors));
         signals.next().await;
         tokio::spawn(async move {
             let same = async {

@@ -27,11 +27,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     let given = Given::of(args)?;
     let output = args.output.as_deref().filter(|path| !is_stdout(path));
     let format = format_of(given.format, output, Format::Table)?;
-    if matches!(format, Format::Parquet | Format::Arrow) && output.is_none() && files::stdout_is_terminal() {
-        return Err(Failure::usage(
-            "this format cannot be shown on a terminal: write it to a file with --output FILE or > FILE",
-        ));
-    }
+    check_terminal(format, output)?;
     let (chart, file) = match &given.chart {
         None => (None, output),
         Some(None) => (Some(Drawing::Text), None),
@@ -76,8 +72,9 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
         }
     }
     if let Some(new) = output.take() {
-        if results == 0 && chart.is_some() {
-            return Err(Failure::usage("there is nothing to draw: no statement returns rows"));
+        if results == 0 {
+            let what = if chart.is_some() { "draw" } else { "write" };
+            return Err(Failure::usage(format!("there is nothing to {what}: no statement returns rows")));
         }
         new.keep()?;
     }
@@ -176,6 +173,16 @@ fn format_of(format: Option<Format>, output: Option<&Path>, default: Format) -> 
     }
 }
 
+/// Refuses to write bytes to a terminal.
+fn check_terminal(format: Format, output: Option<&Path>) -> Result<(), Failure> {
+    if matches!(format, Format::Parquet | Format::Arrow) && output.is_none() && files::stdout_is_terminal() {
+        return Err(Failure::usage(
+            "this format cannot be shown on a terminal: write it to a file with --output FILE or > FILE",
+        ));
+    }
+    Ok(())
+}
+
 /// Writes the documents of an ordinary collection as lines of canonical Extended JSON, which read back exactly.
 fn export_documents(
     documents: &DocumentsSnapshot,
@@ -227,6 +234,7 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     let ordinary = session.snapshot().documents(name).ok();
     let default = if ordinary.is_some() { Format::Ndjson } else { Format::Csv };
     let format = format_of(args.format, path, default)?;
+    check_terminal(format, path)?;
     let create = || {
         let file = path.map(|path| files::NewFile::create(path, &cli.db)).transpose()?;
         Ok::<_, Failure>(file.map(|file| file.gone_if_interrupted(runtime)))
@@ -266,6 +274,6 @@ pub(crate) fn export(cli: &Cli, args: &ExportArgs, runtime: &tokio::runtime::Run
     })?;
     let Some(file) = file else { return Ok(()) };
     file.keep()?;
-    eprintln!("{rows} rows written to {}", args.output.display());
+    eprintln!("{} written to {}", counted(rows as u64, "row"), args.output.display());
     Ok(())
 }

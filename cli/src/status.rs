@@ -12,6 +12,9 @@ use ebbtide_ttl::{Timestamp, retention_text};
 /// Runs `ebbtide status`.
 pub(crate) fn status(cli: &Cli, args: &StatusArgs) -> Result<(), Failure> {
     if let Some(url) = &args.follow {
+        if cli.names_db {
+            return Err(Failure::usage("--follow reports on a copy, and --db names a database: drop one of them"));
+        }
         return copy_status(url);
     }
     let (database, snapshot) = &open_snapshot(cli, args.now.as_deref())?;

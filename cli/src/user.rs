@@ -83,5 +83,10 @@ fn password(name: &str, file: Option<&Path>) -> Result<String, Failure> {
     };
     let read = BufReader::new(input.take(PASSWORD_BYTES_MAX)).read_line(&mut line);
     read.map_err(|e| Failure::new(format!("{}: {e}", file.display())))?;
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+    if line.len() as u64 == PASSWORD_BYTES_MAX && !line.ends_with('\n') {
+        let what = format!("the first line of {} is longer than a password may be", file.display());
+        return Err(Failure::new(what));
+    }
+    // Some editors write a byte order mark.
+    Ok(line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\n']).to_owned())
 }

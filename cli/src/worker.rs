@@ -1,7 +1,7 @@
 //! `ebbtide worker`, and what sessions need to use workers.
 
 use crate::args::{SqlArgs, WorkerArgs};
-use crate::{Failure, files, open, say};
+use crate::{Failure, files, open};
 use ebbtide::{CopyReader, Settings};
 use ebbtide_lake::Lake;
 use ebbtide_query::{Serving, WorkerSettings, WorkerToken, Workers};
@@ -26,8 +26,8 @@ pub(crate) fn run(args: &WorkerArgs, runtime: &tokio::runtime::Runtime) -> Resul
     runtime.block_on(async {
         let end = Signals::new()?;
         let serving = Serving::bind(args.listen, settings).await?;
-        say!("worker listens at {}", serving.address());
-        std::io::stdout().flush()?;
+        // It answers also if nobody reads this.
+        drop(writeln!(std::io::stdout(), "worker listens at {}", serving.address()));
         serving.run(end.any()).await?;
         Ok(())
     })
@@ -44,7 +44,7 @@ pub(crate) fn workers(args: &SqlArgs) -> Result<Option<Workers>, Failure> {
 fn token(file: Option<&Path>) -> Result<Option<WorkerToken>, Failure> {
     let secret = match file {
         Some(path) => Some(files::read_text(path)?),
-        None => std::env::var(TOKEN).ok(),
+        None => std::env::var_os(TOKEN).map(|secret| secret.to_string_lossy().into_owned()),
     };
     Ok(secret.as_deref().map(WorkerToken::new).transpose()?)
 }

@@ -13,9 +13,10 @@ pub use read::DEPTH_MAX;
 pub use write::json_of;
 
 use crate::error::{Error, Result};
-use ebbtide_ttl::{Code, Value};
+use ebbtide_ttl::{Code, Value, inexact_integer};
 use serde::Serialize;
 use serde_json::Value as Json;
+use std::cell::Cell;
 
 /// Reads a value from Extended JSON.
 ///
@@ -36,11 +37,11 @@ use serde_json::Value as Json;
 /// [`Code::BadValue`] for a number that neither int64 nor a double holds, a malformed `$`-value, a `$`-value of a type that
 /// is not stored, and nesting beyond [`DEPTH_MAX`].
 pub fn value_of(json: &Json) -> Result<Value> {
-    read::read(json).map_err(|e| bad(e.to_string()))
+    read::read(json, &Cell::new(false)).map_err(|e| bad(e.to_string()))
 }
 
-/// Reads a value from the text of one, as [`value_of`] does. An object keeps a repeated name, which no
-/// measurement may have.
+/// Reads a value from the text of one, as [`value_of`] does, but no integer is rounded. An object keeps a repeated name,
+/// which no measurement may have.
 ///
 /// ```
 /// use ebbtide::json::from_slice;
@@ -55,8 +56,16 @@ pub fn value_of(json: &Json) -> Result<Value> {
 /// As for [`value_of`], and [`Code::BadValue`] for what is not JSON, each with line and column.
 pub fn from_slice(text: &[u8]) -> Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = read::read(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|e| if e.is_data() { bad(e.to_string()) } else { bad(format!("not a JSON document: {e}")) })
+    let large = Cell::new(false);
+    let value = read::read(&mut deserializer, &large).and_then(|value| deserializer.end().map(|()| value));
+    let value =
+        value.map_err(|e| if e.is_data() { bad(e.to_string()) } else { bad(format!("not a JSON document: {e}")) })?;
+    if large.get()
+        && let Some(number) = inexact_integer(text)
+    {
+        return Err(bad(read::unfit(number)));
+    }
+    Ok(value)
 }
 
 fn bad(message: impl Into<String>) -> Error {

@@ -120,7 +120,7 @@ pub use crate::hand_off::sink::{ExpiredBucket, ExpirySink, SinkError};
 pub use crate::ladder::DumpedRung;
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};
-pub use crate::options::{CollectionChange, CollectionOptions};
+pub use crate::options::{CollectionChange, CollectionOptions, check_collection_name};
 pub use crate::publication::{
     PUBLISH_EVERY_SECONDS, Publication, PublicationInfo, PublishedBatches, PublishedRows, PublishedSegment,
     PublishedVersion,

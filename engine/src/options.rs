@@ -318,7 +318,10 @@ pub(crate) fn check_field_name(option: &str, name: &str) -> Result<()> {
 const COLLECTION_NAME_BYTES_MAX: usize = 255;
 
 /// Checks the name of a collection.
-pub(crate) fn check_collection_name(name: &str) -> Result<()> {
+///
+/// # Errors
+/// [`Code::InvalidNamespace`] for one that no collection may have.
+pub fn check_collection_name(name: &str) -> Result<()> {
     let wrong = if name.is_empty() {
         "it must not be empty"
     } else if name.contains(['$', '\0']) {

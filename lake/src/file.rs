@@ -29,13 +29,14 @@ pub(crate) fn name_of(number: ArchiveNumber) -> String {
     format!("{}.parquet", hex(&number))
 }
 
-/// Encodes rows.
+/// Encodes rows, less fields that are objects without members.
 pub(crate) fn encode(
     number: ArchiveNumber,
     schema: &Arc<Schema>,
     rows: &[RecordBatch],
 ) -> Result<ArchiveFile, SinkError> {
     check(schema)?;
+    let schema = &Arc::new(schema.without_empty_objects());
     let compression = Compression::ZSTD(ZstdLevel::try_new(3)?);
     // Pages are left out by time and meta; bounds of all other columns would be most of a file's metadata.
     let mut properties = WriterProperties::builder()

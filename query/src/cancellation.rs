@@ -4,26 +4,29 @@
 //! it is committed; from then on it cannot be stopped, and whoever waits for it gets its result.
 //!
 //! A join can produce millions of rows from the few that were read. DataFusion can cancel a statement only where it
-//! reads, so the output of joins is counted as well: a stopped statement then ends soon.
+//! reads, and then only after 128 batches, each of which may take long in what is above the join. So the output of joins is
+//! counted as well, and each batch of it checks whether the statement was stopped.
 //!
-//! A nested loop join returns nothing until it has found enough rows, which may take hours: its condition checks
-//! whether the statement was stopped.
+//! A nested loop join returns nothing until it has found enough rows, which may take hours: its condition checks the same.
 
 use crate::error::QueryError;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use ebbtide::Database;
 use ebbtide_ttl::Code;
+use futures::StreamExt;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -40,7 +43,7 @@ tokio::task_local! {
 pub struct Stop(Arc<Mutex<Arc<Flag>>>);
 
 impl Stop {
-    /// Makes the writes and every nested loop join of the running statements end with [`Code::Interrupted`]. The other parts of
+    /// Makes the writes and every join of the running statements end with [`Code::Interrupted`]. The other parts of
     /// a statement end when its future or stream is dropped, so drop that too if this returns `true`. It returns `false` if a
     /// statement has begun to commit what it writes: then wait for its result, which tells whether it was done. It comes soon.
     pub fn stop(&self) -> bool {
@@ -162,8 +165,12 @@ fn stopped_error() -> QueryError {
     QueryError::new(Code::Interrupted, "stopped")
 }
 
-/// Puts a node above every join that yields after a number of batches, and makes join conditions check for
-/// cancellation.
+fn stopped<T>() -> Result<T> {
+    Err(DataFusionError::External(Box::new(stopped_error())))
+}
+
+/// Puts nodes above every join: one that yields after a number of batches, and one that fails once the statement is stopped. The
+/// conditions of joins fail then too.
 #[derive(Debug)]
 pub(crate) struct YieldingJoins(pub(crate) Stop);
 
@@ -171,11 +178,13 @@ impl PhysicalOptimizerRule for YieldingJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let yielding = plan.transform_up(|node| match node.name().ends_with("JoinExec") {
             true => {
-                let node = match node.downcast_ref::<NestedLoopJoinExec>() {
-                    Some(join) => Arc::new(self.stopping(join)?),
+                let stop = self.0.of_statement();
+                let node: Arc<dyn ExecutionPlan> = match node.downcast_ref::<NestedLoopJoinExec>() {
+                    Some(join) => Arc::new(stopping(join, &stop)?),
                     None => node,
                 };
-                Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>))
+                let input: Arc<dyn ExecutionPlan> = Arc::new(CooperativeExec::new(node));
+                Ok(Transformed::yes(Arc::new(StoppableExec { input, stop }) as Arc<dyn ExecutionPlan>))
             }
             false => Ok(Transformed::no(node)),
         });
@@ -191,15 +200,62 @@ impl PhysicalOptimizerRule for YieldingJoins {
     }
 }
 
-impl YieldingJoins {
-    /// The same join, failing once the statement is stopped.
-    fn stopping(&self, join: &NestedLoopJoinExec) -> Result<NestedLoopJoinExec> {
-        let stop = self.0.of_statement();
-        let filter = join.filter().map(|filter| {
-            let condition = Condition { inner: Arc::clone(filter.expression()), stop: Arc::clone(&stop) };
-            JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
-        });
-        NestedLoopJoinExecBuilder::from(join).with_filter(filter).build()
+/// The same join, whose condition fails once the statement is stopped.
+fn stopping(join: &NestedLoopJoinExec, stop: &Arc<Flag>) -> Result<NestedLoopJoinExec> {
+    let filter = join.filter().map(|filter| {
+        let condition = Condition { inner: Arc::clone(filter.expression()), stop: Arc::clone(stop) };
+        JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+    });
+    NestedLoopJoinExecBuilder::from(join).with_filter(filter).build()
+}
+
+/// Passes rows on until the statement is stopped.
+#[derive(Debug)]
+struct StoppableExec {
+    input: Arc<dyn ExecutionPlan>,
+    stop: Arc<Flag>,
+}
+
+impl DisplayAs for StoppableExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoppableExec")
+    }
+}
+
+impl ExecutionPlan for StoppableExec {
+    fn name(&self) -> &'static str {
+        "StoppableExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[_; 1]>::try_from(children) else { return internal_err!("StoppableExec has one input") };
+        Ok(Arc::new(StoppableExec { input, stop: Arc::clone(&self.stop) }))
+    }
+
+    fn execute(&self, part: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let stop = Arc::clone(&self.stop);
+        let rows = self.input.execute(part, context)?;
+        let rows = rows.map(move |batch| if stop.is_stopped() { stopped() } else { batch });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
@@ -237,7 +293,7 @@ impl PhysicalExpr for Condition {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         if self.stop.is_stopped() {
-            return Err(DataFusionError::External(Box::new(stopped_error())));
+            return stopped();
         }
         self.inner.evaluate(batch)
     }

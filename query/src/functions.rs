@@ -78,7 +78,7 @@ pub(crate) use edges::EdgesByKeys;
 pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
 pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use moments::{DoubleSum, Moments, Spread};
-pub(crate) use names::readable;
+pub(crate) use names::{each_once, readable};
 pub(crate) use rollup::computes_at_once;
 pub(crate) use totals::beyond as whole_sum_beyond;
 

@@ -8,6 +8,7 @@ mod types;
 
 use crate::at_once::scan_at_once;
 use crate::context::StatementContext;
+use crate::documents::cells::DOCUMENT;
 use crate::functions::widened::widened;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -63,10 +64,11 @@ impl Part {
     /// The table of an ordinary collection, which has these columns.
     pub(crate) fn of_documents(table: Arc<dyn TableProvider>, columns: &DocumentColumns) -> Part {
         let kinds: HashMap<&str, &ColumnKind> = columns.iter().map(|c| (c.name.as_str(), &c.kind)).collect();
-        let typed = |name: &str| match kinds.get(name)? {
-            ColumnKind::Unknown => Some(DataType::Null),
-            ColumnKind::Json => Some(JSON),
-            ColumnKind::Of(ty) => Some(unknown_as_null(ty, Precision::Ms)),
+        let typed = |name: &str| match kinds.get(name) {
+            Some(ColumnKind::Unknown) => Some(DataType::Null),
+            Some(ColumnKind::Json) => Some(JSON),
+            Some(ColumnKind::Of(ty)) => Some(unknown_as_null(ty, Precision::Ms)),
+            None => (name == DOCUMENT).then_some(JSON),
         };
         Part::with_types(table, typed)
     }
@@ -84,6 +86,7 @@ impl Part {
 /// The tables of all databases as one: in the order of their numbers, the table of each that has one.
 pub(crate) fn together(named: &Named, parts: Vec<Option<Part>>) -> Result<Arc<dyn TableProvider>> {
     let (schema, clashes) = common(parts.iter().flatten().map(|part| Arc::clone(&part.columns)))?;
+    let json: Arc<[bool]> = schema.fields().iter().map(|field| *field.data_type() == JSON).collect();
     // What is null in all databases has the type that it has in one.
     let of_one = |name: &str| {
         parts.iter().flatten().find_map(|part| Some(part.table.schema().field_with_name(name).ok()?.clone()))
@@ -96,9 +99,10 @@ pub(crate) fn together(named: &Named, parts: Vec<Option<Part>>) -> Result<Arc<dy
     let tables = parts.into_iter().map(|part| part.map(|part| part.table));
     let clashes = Arc::new(clashes);
     let scan = |(number, table)| {
-        let (named, schema, clashes) = (named.clone(), Arc::clone(&schema), Arc::clone(&clashes));
+        let (named, schema, json, clashes) =
+            (named.clone(), Arc::clone(&schema), Arc::clone(&json), Arc::clone(&clashes));
         let name = TableReference::bare(format!("{} [{}]", named.label, number + 1));
-        let table = Arc::new(TableOfOne { number, named, table, schema, clashes });
+        let table = Arc::new(TableOfOne { number, named, table, schema, json, clashes });
         LogicalPlanBuilder::scan(name, provider_as_source(table), None)?.build().map(Arc::new)
     };
     let scans = tables.enumerate().map(scan).collect::<Result<Vec<_>>>()?;
@@ -147,7 +151,14 @@ struct TableOfOne {
     /// Nothing if the database did not have it.
     table: Option<Arc<dyn TableProvider>>,
     schema: SchemaRef,
+    /// Which columns are JSON texts.
+    json: Arc<[bool]>,
     clashes: Arc<Vec<String>>,
+}
+
+/// Whether a column of the table of one of several databases is of JSON texts.
+pub(crate) fn is_json_of_several(table: &Arc<dyn TableProvider>, at: usize) -> bool {
+    table.downcast_ref::<TableOfOne>().is_some_and(|table| table.json.get(at) == Some(&true))
 }
 
 impl TableOfOne {

@@ -5,6 +5,7 @@
 
 use crate::context::StatementContext;
 use crate::error::QueryError;
+use crate::functions::each_once;
 use crate::parsing::{Failure, parse};
 use crate::{sql, statement};
 use datafusion::catalog::TableProvider;
@@ -51,7 +52,7 @@ async fn read(text: &str, context: &Arc<StatementContext>, state: &SessionState)
     let parsed = parse(statement, stack, context)?;
     // A view may be deeper than the statement that reads it.
     match sql::on_stack(stack, Box::pin(state.statement_to_plan(parsed.statement))).await? {
-        LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Ok(Arc::unwrap_or_clone(view.input)),
+        LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Ok(each_once(Arc::unwrap_or_clone(view.input))?),
         _ => Err(damaged().into()),
     }
 }

@@ -17,8 +17,13 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use std::sync::Arc;
 
 /// Nodes that move rows and change none.
+<<<<<<< HEAD
 const SILENT: [&str; 15] = [
+=======
+const SILENT: [&str; 13] = [
+>>>>>>> h-cli
     "CooperativeExec",
+    "StoppableExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
     "ProjectionExec",

@@ -14,6 +14,7 @@ mod lines;
 mod metrics;
 mod once;
 mod page;
+mod place;
 mod problem;
 mod remote;
 mod sql;

@@ -309,11 +309,16 @@ async fn tick(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
     }
 }
 
-/// SIGINT and, on Unix, SIGTERM.
+/// SIGINT and, on Unix, SIGTERM and SIGHUP.
 #[derive(Debug)]
 pub struct Signals {
     #[cfg(unix)]
-    kinds: [tokio::signal::unix::Signal; 2],
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    /// None if it is ignored.
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
@@ -325,7 +330,11 @@ impl Signals {
     pub fn new() -> Result<Signals, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).map_err(|e| Failure::new(format!("signals cannot be listened to: {e}")));
-        Ok(Signals { kinds: [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?] })
+        Ok(Signals {
+            hangup: if is_hangup_ignored() { None } else { Some(listen(SignalKind::hangup())?) },
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 
     /// Signals from now on. Must be called in a tokio runtime.
@@ -340,10 +349,19 @@ impl Signals {
     /// Waits for the next one.
     #[cfg(unix)]
     pub async fn next(&mut self) {
-        let [interrupt, terminate] = &mut self.kinds;
+        let Signals { interrupt, terminate, hangup } = self;
+        let hung_up = async {
+            match hangup {
+                Some(hangup) => {
+                    hangup.recv().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = hung_up => {}
         }
     }
 
@@ -355,4 +373,13 @@ impl Signals {
             std::future::pending().await
         }
     }
+}
+
+/// Whether SIGHUP is ignored since the start of the process, as `nohup` has it. It then stays so. This can be asked on Linux only.
+#[cfg(unix)]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The last bit is that of signal 1.
+    ignored.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 != 0))
 }

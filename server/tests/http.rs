@@ -258,6 +258,7 @@ async fn a_bad_line_is_named_and_nothing_of_its_request_is_stored() {
             "line 3: field 'usage' is double, the value is a string",
         ),
         ("/api/v2/write?bucket=d", "aaa v=1\ncpu time=1", "line 2: field 'time' has the name"),
+        ("/write?db=d", "aaa v=1\nbbb v=1i\nbbb v=\"x\"", "line 3: field 'v'"),
         ("/api/v3/write_lp?db=d&accept_partial=false", "aaa v=1\ncpu", "\"original_line\":\"cpu\""),
         ("/write", "cpu v=1", "parameter db is missing"),
         ("/api/v2/write?db=d", "cpu v=1", "parameter bucket is missing"),
@@ -273,8 +274,8 @@ async fn a_bad_line_is_named_and_nothing_of_its_request_is_stored() {
     }
     assert_eq!(ask(address, "GET /write?db=d", "Host: localhost\r\n").await.0, 405);
     server.stop().await.unwrap();
-    let kept: Vec<_> = counts(&folder, "d").into_iter().filter(|(_, count)| *count > 0).collect();
-    assert_eq!(kept, named(&[("cpu", 1), ("mem", 1)]));
+    // No collection was created for them.
+    assert_eq!(counts(&folder, "d"), named(&[("cpu", 1), ("mem", 1)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,8 +289,11 @@ async fn the_third_generation_stores_the_good_lines_and_lists_the_others() {
     let lines: Vec<_> = told["data"].as_array().unwrap().iter().map(|bad| bad["line_number"].as_u64()).collect();
     assert_eq!(lines, [Some(2), Some(3)]);
     assert_eq!(told["data"][1]["original_line"], "cpu v=\"x\"");
+    let unfit = format!("long {}=1i\nlong time=1i\nmem v=2i", "x".repeat(1_025));
+    let (status, reply) = post(address, "/api/v3/write_lp?db=d", PROGRAM, unfit.as_bytes()).await;
+    assert!(status == 400 && reply.contains("(and 1 more lines): 1 other lines were stored"), "{reply}");
     server.stop().await.unwrap();
-    assert_eq!(counts(&folder, "d"), named(&[("cpu", 2), ("mem", 1)]));
+    assert_eq!(counts(&folder, "d"), named(&[("cpu", 2), ("mem", 2)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -173,6 +173,42 @@ pub fn decimal_fits_double(text: &str, nearest: f64) -> bool {
         || (is_whole && digits == decimal_digits(&format!("{nearest:.0}")))
 }
 
+/// The first whole number of a JSON text that neither `i64` nor a double holds exactly. Parsers of JSON round those of more than 64 bits.
+#[must_use]
+pub fn inexact_integer(json: &[u8]) -> Option<&str> {
+    let mut rest = json;
+    while let Some((first, after)) = rest.split_first() {
+        let length = match first {
+            b'"' => 1 + length_of_text(after),
+            b'-' | b'0'..=b'9' => rest.iter().take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b)).count(),
+            _ => 1,
+        };
+        let (token, behind) = rest.split_at_checked(length)?;
+        match std::str::from_utf8(token) {
+            Ok(number) if *first != b'"' && is_inexact_integer(number) => return Some(number),
+            _ => rest = behind,
+        }
+    }
+    None
+}
+
+/// The bytes of a text in JSON after its first quotation mark, with the last one.
+fn length_of_text(json: &[u8]) -> usize {
+    let mut escaped = false;
+    let ends = |byte: &u8| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    };
+    json.iter().position(ends).map_or(json.len(), |at| at + 1)
+}
+
+fn is_inexact_integer(number: &str) -> bool {
+    !number.contains(['.', 'e', 'E'])
+        && number.parse::<i64>().is_err()
+        && number.parse::<f64>().is_ok_and(|nearest| format!("{nearest:.0}") != number)
+}
+
 /// The digits of a decimal number without zeros around them, and the power of ten of the last one.
 fn decimal_digits(text: &str) -> (String, i64) {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));

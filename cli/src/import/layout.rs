@@ -75,6 +75,7 @@ impl Layout {
             (None, [one], None) => Some(one.clone()),
             (None, _, None) => Some("meta".to_owned()),
         };
+        check_meta_field(args, collection, meta_field.as_deref())?;
         let in_the_way =
             meta_field.as_ref().filter(|m| has(m) && !meta_columns.contains(m) && !shape.without.contains(m));
         if let Some(name) = in_the_way {
@@ -104,11 +105,13 @@ impl Layout {
         }
         let named = args.meta_field.clone().unwrap_or_else(|| "tags".to_owned());
         let time = schema.map_or_else(|| "time".to_owned(), |s| s.time.clone());
+        let meta_field = schema.and_then(|s| s.meta.clone()).unwrap_or(named);
+        check_meta_field(args, collection, Some(&meta_field))?;
         Ok(Layout {
             time_column: time.clone(),
             time_field: time,
             meta_columns: Vec::new(),
-            meta_field: Some(schema.and_then(|s| s.meta.clone()).unwrap_or(named)),
+            meta_field: Some(meta_field),
             precision: schema.map_or_else(|| args.precision.map_or(Precision::Ms, Precision::from), |s| s.precision),
         })
     }
@@ -247,6 +250,19 @@ impl Layout {
         let metas = columns.filter(|(field, _)| self.meta_columns.iter().any(|m| m == shape.rename(field.name())));
         let texts = metas.map(|(_, column)| ebbtide_query::output::text(column.as_ref(), row).unwrap_or_default());
         texts.collect::<Vec<_>>().join("\0")
+    }
+}
+
+/// Refuses a name of the meta field that would have no effect.
+fn check_meta_field(args: &ImportArgs, collection: &str, found: Option<&str>) -> Result<(), Failure> {
+    match (args.meta_field.as_deref(), found) {
+        (Some(given), Some(found)) if given != found => {
+            Err(Failure::usage(format!("the meta field of collection '{collection}' is '{found}': drop --meta-field")))
+        }
+        (Some(_), None) => Err(Failure::usage(
+            "--meta-field names the field for the columns of --meta: add --meta COLUMN, or drop --meta-field",
+        )),
+        _ => Ok(()),
     }
 }
 

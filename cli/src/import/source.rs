@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 
+/// What some programs write at the beginning of UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
@@ -65,8 +68,9 @@ fn unpack(packed: impl Read + Send + 'static, packing: Packing) -> io::Result<Bo
     })
 }
 
-/// Decompressed text from standard input: its format if the first byte shows it, its beginning, and all of it.
+/// Decompressed text from standard input: its format if the first character shows it, its beginning, and all of it.
 pub(super) struct PipedText {
+    pub(super) is_empty: bool,
     pub(super) format: Option<InputFormat>,
     pub(super) sample: Sample,
     pub(super) bytes: Box<dyn Read + Send>,
@@ -78,10 +82,15 @@ impl PipedText {
         let packing = packing_of(input.fill_buf()?);
         let mut bytes = io::BufReader::with_capacity(1 << 16, unpack(input, packing)?);
         let first = bytes.fill_buf()?;
-        let format = (first.first() == Some(&b'{')).then_some(InputFormat::Ndjson);
-        let sample = Sample::new(name, first, false, encoding);
-        Ok(PipedText { format, sample, bytes: Box::new(bytes) })
+        let format = begins_with_object(first).then_some(InputFormat::Ndjson);
+        let (sample, is_empty) = (Sample::new(name, first, false, encoding), first.is_empty());
+        Ok(PipedText { is_empty, format, sample, bytes: Box::new(bytes) })
     }
+}
+
+/// Whether a text begins with a JSON object.
+fn begins_with_object(text: &[u8]) -> bool {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).trim_ascii_start().first() == Some(&b'{')
 }
 
 /// The format that a file's name shows, ignoring the suffix of a compression.
@@ -156,7 +165,7 @@ impl Source {
             (Some(_), Some(_)) => return Err(not("an Arrow IPC file")),
             (Some(format), None) => format,
             (None, Some(format)) => format,
-            (None, None) if magic[0] == b'{' => InputFormat::Ndjson,
+            (None, None) if begins_with_object(magic) => InputFormat::Ndjson,
             (None, None) => {
                 let what = format!(
                     "cannot tell the format of {name} from its name; add --format csv, ndjson, influx, parquet or arrow"

@@ -31,7 +31,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// Interval between checks for Ctrl-C.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NAME: &str = "-";
 
 type Message = Result<Block, Failure>;
@@ -68,8 +68,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     bad.borrow_mut().open(&Begin::Append, &given.files, &cli.db)?;
     let clock = SystemClock::new();
     let started = clock.monotonic();
-    let database = crate::open::builder(&cli.db).open()?;
-    let piped = PipedText::open(NAME, given.encoding).map_err(|e| unreadable(&e))?;
+    let Some((database, piped)) = open(cli, given.encoding)? else { return Err(nothing()) };
     let format = given.format.or(piped.format).unwrap_or(InputFormat::Csv);
     text_options::check(given, &[format])?;
     let schema = given.collection.as_ref().and_then(|name| schema(&database, name));
@@ -82,13 +81,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
         targets.push(Target::new(&pipe, name)?);
     }
     let receiver = reader(piped, &args, format, runtime)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    runtime.spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            flag.store(true, Ordering::Relaxed);
-        }
-    });
+    let stop = interrupted(runtime);
     let outcome = follow(&args, &receiver, &stop, &clock, &mut |block| {
         if args.collection.is_none() {
             add_targets(&pipe, block, &mut targets)?;
@@ -110,10 +103,42 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     drop(targets);
     database.close()?;
     match outcome {
-        Ok(()) if stored == 0 => Err(Failure::new("there are no measurements on standard input")),
+        Ok(()) if stored == 0 => Err(nothing()),
         Ok(()) => told,
         Err(failure) => Err(Failure::new(format!("{failure}; imported before it: {}", counted(stored, "measurement")))),
     }
+}
+
+/// The database, and standard input once something can be read of it; `None` if that is empty. A database that does not exist is created
+/// only then.
+pub(super) fn open(cli: &Cli, encoding: Option<Encoding>) -> Result<Option<(Database, PipedText)>, Failure> {
+    let open = || crate::open::builder(&cli.db).open();
+    let existing = if Database::exists(&cli.db)? { Some(open()?) } else { None };
+    let piped = PipedText::open(NAME, encoding).map_err(|e| unreadable(&e))?;
+    if piped.is_empty {
+        return Ok(None);
+    }
+    let database = match existing {
+        Some(database) => database,
+        None => open()?,
+    };
+    Ok(Some((database, piped)))
+}
+
+/// Whether the user has pressed Ctrl-C, from now on.
+pub(super) fn interrupted(runtime: &tokio::runtime::Runtime) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    runtime.spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    stop
+}
+
+fn nothing() -> Failure {
+    Failure::new("there are no measurements on standard input")
 }
 
 fn unreadable(error: &io::Error) -> Failure {

@@ -1,13 +1,14 @@
 //! `import --documents`: lines of Extended JSON into an ordinary collection, each in the place of the document with its `_id`.
 //!
-//! The files are checked before anything is stored; standard input is stored as it is read. An interrupted import of files is
+//! The files are checked before anything is stored; standard input is stored as it arrives. An interrupted import of files is
 //! resumed behind the last batch that is known to be stored.
 
 use super::bad::{BadLines, Begin};
 use super::bar::Bar;
 use super::end_when_interrupted;
 use super::resume::{EarlierImport, Progress, Target};
-use super::source::{Source, expand};
+use super::source::{BYTE_ORDER_MARK, Source, expand};
+use super::stream::{self, LOOK_EVERY};
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::human::{counted, grouped};
 use crate::{Failure, files};
@@ -16,15 +17,20 @@ use ebbtide::documents_model::json::document_from_slice;
 use ebbtide::documents_model::{DefaultTtl, RuleError, check, check_ttl, id_key, with_id};
 use ebbtide::{Database, Documents, DocumentsOptions, OnConflict};
 use ebbtide_ttl::{Clock, SystemClock};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 /// Bytes of the lines that are stored in one step at most, about.
 const BATCH_BYTES: usize = 4 << 20;
-/// What some programs write at the beginning of UTF-8.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// Bytes of a line at most, as in imports of measurements.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+/// Lines of standard input that are read ahead at most.
+const LINES_AHEAD: usize = 16;
+const STDIN: &str = "standard input";
 
 /// Runs `ebbtide import --documents`.
 pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
@@ -37,7 +43,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     let paths = expand(&args.files)?;
     let stores = Arc::new(AtomicBool::new(false));
     if paths.iter().any(|path| path == Path::new("-")) {
-        return from_stdin(cli, args, name, paths.len());
+        return from_stdin(cli, args, name, paths.len(), runtime);
     }
     end_when_interrupted(runtime, &stores, "documents");
     let read = Arc::new(AtomicU64::new(0));
@@ -116,7 +122,13 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
 }
 
 /// Stores the documents of standard input as they arrive.
-fn from_stdin(cli: &Cli, args: &ImportArgs, name: &str, inputs: usize) -> Result<(), Failure> {
+fn from_stdin(
+    cli: &Cli,
+    args: &ImportArgs,
+    name: &str,
+    inputs: usize,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), Failure> {
     if inputs > 1 {
         return Err(Failure::usage("- is standard input: import it alone"));
     }
@@ -129,16 +141,15 @@ fn from_stdin(cli: &Cli, args: &ImportArgs, name: &str, inputs: usize) -> Result
     let (default_ttl, _) = existing(cli, name)?;
     let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
     bad.open(&Begin::New, &args.files, &cli.db)?;
-    let database = crate::open::builder(&cli.db).open()?;
+    let Some((database, piped)) = stream::open(cli, None)? else {
+        return Err(Failure::new("there are no documents on standard input"));
+    };
     let target = target(&database, name)?;
     let mut upsert = Upsert { target, progress: None, rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
-    let lines = Lines { name: "standard input", default_ttl, skip: 0 };
-    let mut at = Place::default();
-    let read = lines.each(Box::new(io::stdin()), &mut bad, &mut |bad, document, line, bytes| {
-        at.line = line;
-        upsert.add(document, bytes, at, bad)
-    });
-    if let Err(failure) = read.and_then(|()| upsert.flush(at, &mut bad)) {
+    let lines = Lines { name: STDIN, default_ttl, skip: 0 };
+    let (arriving, stop) = (lines_ahead(piped.bytes, runtime), stream::interrupted(runtime));
+    let read = upsert.follow(&lines, &arriving, Duration::from_millis(args.flush_ms), &stop, &mut bad);
+    if let Err(failure) = read {
         bad.report()?;
         let stored = counted(upsert.stored, "document");
         return Err(Failure::new(format!("{failure}; {stored} before it stored")));
@@ -146,6 +157,44 @@ fn from_stdin(cli: &Cli, args: &ImportArgs, name: &str, inputs: usize) -> Result
     upsert.end(&database, name)?;
     database.close()?;
     bad.report()
+}
+
+/// A line, or none at the end of the input.
+type NextLine = Result<Option<Vec<u8>>, Failure>;
+
+/// Reads lines of standard input on another thread.
+fn lines_ahead(input: Box<dyn Read + Send>, runtime: &tokio::runtime::Runtime) -> Receiver<NextLine> {
+    let (sender, receiver) = sync_channel(LINES_AHEAD);
+    runtime.spawn_blocking(move || {
+        let mut input = BufReader::new(input);
+        for number in 1.. {
+            let line = next_line(&mut input, STDIN, number);
+            let is_last = !matches!(line, Ok(Some(_)));
+            if sender.send(line).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Reads a line, without its end.
+fn next_line(input: &mut impl BufRead, name: &str, number: u64) -> NextLine {
+    let mut line = Vec::new();
+    let read = input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line);
+    read.map_err(|e| Failure::new(format!("cannot read {name}: {e}")))?;
+    match line.pop() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(line)),
+        Some(_) if line.len() as u64 == LINE_BYTES_MAX => {
+            let most = LINE_BYTES_MAX >> 20;
+            Err(Failure::new(format!("{name}:{number}: the line is longer than {most} MiB")))
+        }
+        Some(last) => {
+            line.push(last);
+            Ok(Some(line))
+        }
+    }
 }
 
 fn rows_of(args: &ImportArgs) -> usize {
@@ -218,20 +267,26 @@ struct Lines<'a> {
 type Visitor<'v> = &'v mut dyn FnMut(&mut BadLines, RawDocumentBuf, u64, usize) -> Result<(), Failure>;
 
 impl Lines<'_> {
-    /// Reads the documents; lines that hold none end the import, or are set aside.
+    /// Reads the documents.
     fn each(&self, reader: Box<dyn Read + Send>, bad: &mut BadLines, visitor: Visitor<'_>) -> Result<(), Failure> {
-        for (number, line) in (1..).zip(BufReader::new(reader).split(b'\n')) {
-            let line = line.map_err(|e| Failure::new(format!("cannot read {}: {e}", self.name)))?;
-            if number <= self.skip || line.trim_ascii().is_empty() {
-                continue;
-            }
-            let json = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
-            match read(json, self.default_ttl) {
-                Ok(found) => visitor(bad, found, number, line.len())?,
-                Err(error) => bad.row(self.name, number, &error.message, &String::from_utf8_lossy(&line))?,
-            }
+        let mut input = BufReader::new(reader);
+        for number in 1.. {
+            let Some(line) = next_line(&mut input, self.name, number)? else { break };
+            self.one(number, &line, bad, &mut *visitor)?;
         }
         Ok(())
+    }
+
+    /// Reads the document of a line; one that holds none ends the import, or is set aside.
+    fn one(&self, number: u64, line: &[u8], bad: &mut BadLines, visitor: Visitor<'_>) -> Result<(), Failure> {
+        if number <= self.skip || line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let json = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
+        match read(json, self.default_ttl) {
+            Ok(found) => visitor(bad, found, number, line.len()),
+            Err(error) => bad.row(self.name, number, &error.message, &String::from_utf8_lossy(line)),
+        }
     }
 }
 
@@ -288,6 +343,43 @@ impl Upsert {
             self.flush(at, bad)?;
         }
         Ok(())
+    }
+
+    /// Stores what lines have as they arrive, until they end or the user presses Ctrl-C. No document waits for longer than `patience`.
+    fn follow(
+        &mut self,
+        lines: &Lines<'_>,
+        arriving: &Receiver<NextLine>,
+        patience: Duration,
+        stop: &AtomicBool,
+        bad: &mut BadLines,
+    ) -> Result<(), Failure> {
+        let clock = SystemClock::new();
+        let (mut at, mut since) = (Place::default(), clock.monotonic());
+        while !stop.load(Ordering::Relaxed) {
+            let left = patience.saturating_sub(clock.monotonic().saturating_sub(since));
+            let wait = if self.waiting.is_empty() { LOOK_EVERY } else { left.min(LOOK_EVERY) };
+            match arriving.recv_timeout(wait) {
+                Ok(Ok(Some(line))) => {
+                    if self.waiting.is_empty() {
+                        since = clock.monotonic();
+                    }
+                    at.line += 1;
+                    lines
+                        .one(at.line, &line, bad, &mut |bad, document, _, bytes| self.add(document, bytes, at, bad))?;
+                }
+                Ok(Err(failure)) => {
+                    self.flush(at, bad)?;
+                    return Err(failure);
+                }
+                Err(RecvTimeoutError::Timeout) => bad.flush()?,
+                Ok(Ok(None)) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if clock.monotonic().saturating_sub(since) >= patience {
+                self.flush(at, bad)?;
+            }
+        }
+        self.flush(at, bad)
     }
 
     fn add(&mut self, document: RawDocumentBuf, bytes: usize, at: Place, bad: &mut BadLines) -> Result<(), Failure> {

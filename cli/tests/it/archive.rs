@@ -84,10 +84,10 @@ fn an_archive_is_compared_with_its_checksums() {
     fs::write(&damaged, content).unwrap();
     fs::remove_file(&missing).unwrap();
     let verified = machine.run("db", &["archive", "verify", "doors"]);
-    assert_eq!(verified.code, 1, "{}", verified.stdout);
+    assert_eq!(verified.code, 1, "{}", verified.stderr);
     for (file, fault) in [(damaged, "is damaged"), (missing, "is missing")] {
         let name = file.file_name().unwrap().to_str().unwrap();
-        assert!(verified.stderr.contains(&format!("{name} {fault}, with 2 measurements")), "{}", verified.stderr);
+        assert!(verified.stdout.contains(&format!("{name} {fault}, with 2 measurements")), "{}", verified.stdout);
     }
     let unknown = machine.run("db", &["archive", "verify", "windows"]);
     assert!(unknown.stderr.contains("collection 'windows' does not exist"), "{}", unknown.stderr);

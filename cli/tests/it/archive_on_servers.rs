@@ -96,10 +96,10 @@ async fn on_a_server() {
     store.put(damaged, content.into()).await.unwrap();
     store.delete(missing).await.unwrap();
     let verified = machine.run(&["archive", "verify", "doors"]);
-    assert_eq!(verified.code, 1, "{}", verified.stdout);
+    assert_eq!(verified.code, 1, "{}", verified.stderr);
     for (file, fault) in [(damaged, "is damaged"), (missing, "is missing")] {
         let told = format!("{} {fault}, with 2 measurements", file.filename().unwrap());
-        assert!(verified.stderr.contains(&told), "{}", verified.stderr);
+        assert!(verified.stdout.contains(&told), "{}", verified.stdout);
     }
     // Both were kept for long enough: nothing is read of them.
     machine.sql(&format!("ALTER COLLECTION doors EXPIRE AFTER 1 HOUR INTO '{}' KEEP 1 DAY", machine.url));

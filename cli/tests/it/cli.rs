@@ -239,6 +239,37 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
+fn a_clock_is_confirmed_although_nobody_reads_what_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    inside(folder.path(), &["sql", "CREATE COLLECTION w WITH (timeField = 't')"], "");
+    let running = folder.path().join("ebbtide-data");
+    // Another program has it open: the confirmation is left in the folder.
+    let database = ebbtide::Database::open(&running).unwrap();
+    let before: Vec<_> = running.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut clock = command();
+    clock.current_dir(folder.path()).args(["clock", "--confirm"]);
+    let mut child = clock.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(running.read_dir().unwrap().count() > before.len());
+    drop(database);
+}
+
+#[test]
+fn messages_that_nobody_reads_do_not_end_an_import() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.csv", "time,v\n2024-01-01,1\n");
+    let mut import = command();
+    import.current_dir(folder.path()).args(["import", "a.csv", "--collection", "c"]);
+    import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = import.spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let read = inside(folder.path(), &["sql", "--format", "csv", "SELECT v FROM c"], "");
+    assert_eq!(read.stdout, "v\n1\n", "{}", read.stderr);
+}
+
+#[test]
 fn the_demo_shows_a_year_and_leaves_a_database() {
     let folder = tempfile::tempdir().unwrap();
     let output = inside(folder.path(), &["demo", "--into", "demo"], "");
@@ -272,6 +303,14 @@ fn an_import_rounds_no_whole_number() {
     run(&["sql", &format!("INSERT INTO whole (time, d) VALUES ('{day}0Z', 0.5)")]);
     write(folder.path(), "d.csv", &format!("time,d\n{day}0Z,9007199254740993\n"));
     assert!(run(&["import", "d.csv", "-c", "whole"]).stderr.contains("d.csv:2"));
+    let line = |v: &str| format!("{{\"time\":{{\"$date\":\"{day}0Z\"}},\"v\":{v}}}\n");
+    write(folder.path(), "e.ndjson", &format!("{}{}", line("18446744073709551616"), line("18446744073709551617")));
+    for into in [&["-c", "lines"][..], &["--documents", "--into", "docs"]] {
+        let failed = run(&[&["import", "e.ndjson"], into].concat());
+        assert_eq!(failed.code, 1, "{}", failed.stderr);
+        let says = "e.ndjson:2: the number 18446744073709551617 does not fit int64";
+        assert!(failed.stderr.contains(says), "{}", failed.stderr);
+    }
 }
 
 #[test]
@@ -294,6 +333,30 @@ fn an_option_without_the_one_that_it_belongs_to_is_refused() {
 }
 
 #[test]
+fn an_option_that_would_have_no_effect_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    write(folder.path(), "a.csv", "time,s,v\n2024-01-01,a,1\n");
+    assert_eq!(inside(folder.path(), &["import", "a.csv", "-c", "w", "--meta", "s"], "").code, 0);
+    let cases: [(&[&str], &str); 5] = [
+        (&["import", "a.csv", "-c", "x", "--meta-field", "m"], "add --meta COLUMN"),
+        (&["import", "a.csv", "-c", "w", "--meta-field", "m"], "the meta field of collection 'w' is 's'"),
+        (&["--db", "d", "status", "--follow", "file:///nowhere"], "drop one of them"),
+        (&["sql", "SELECT 1", "-o", "out", "-f", "csv"], "out is a folder: name a file"),
+        (&["export", "w", "-o", "out", "-f", "csv"], "out is a folder: name a file"),
+    ];
+    for (args, says) in cases {
+        let output = inside(folder.path(), args, "");
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(says), "{args:?}: {}", output.stderr);
+    }
+    // Nothing comes of a statement without rows.
+    let none = inside(folder.path(), &["sql", "-o", "none.csv", "CREATE COLLECTION y WITH (timeField = 't')"], "");
+    assert!(none.code == 2 && none.stderr.contains("there is nothing to write"), "{}", none.stderr);
+    assert!(!folder.path().join("none.csv").exists());
+}
+
+#[test]
 fn statements_come_from_standard_input_and_from_pipes_as_from_files() {
     let folder = tempfile::tempdir().unwrap();
     let files: &[&str] = if cfg!(unix) { &["-", "/dev/stdin"] } else { &["-"] };
@@ -303,6 +366,9 @@ fn statements_come_from_standard_input_and_from_pipes_as_from_files() {
             assert_eq!((output.code, output.stdout.as_str()), (0, "n\n42\n"), "{option} {file}: {}", output.stderr);
         }
     }
+    // Some editors write a byte order mark.
+    let marked = inside(folder.path(), &["sql", "--format", "csv"], "\u{feff}SELECT 1 AS n");
+    assert_eq!((marked.code, marked.stdout.as_str()), (0, "n\n1\n"), "{}", marked.stderr);
 }
 
 #[test]
@@ -322,5 +388,40 @@ fn an_empty_variable_is_named_and_not_the_option() {
         all.env("EBBTIDE_DB", "").args(args);
         let output = finish(all, "");
         assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_logged_is_said_in_words_that_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |log: &str, args: &[&str]| {
+        let mut all = command();
+        all.current_dir(folder.path()).env("EBBTIDE_LOG", log).args(args);
+        finish(all, "")
+    };
+    for log in ["ebbtide=loud", "inof", "warn,ebtide", "ebbtide=debug,verbose", "6", "ebbtide=debug=info"] {
+        for args in [&["sql", "SELECT 1"][..], &["serve", "--mongodb", "0", "--db", "d"]] {
+            if args[0] == "serve" && !cfg!(feature = "server") {
+                continue;
+            }
+            let output = with(log, args);
+            assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{log}: {}", output.stderr);
+            let says = format!("error: the environment variable EBBTIDE_LOG is '{log}'; expected off, error, warn");
+            assert!(output.stderr.starts_with(&says), "{}", output.stderr);
+        }
+    }
+    for log in [
+        "",
+        ",",
+        "warn",
+        "ERROR",
+        "off",
+        " warn , ebbtide=error",
+        "0",
+        "ebbtide",
+        "ebbtide_query=info,object_store=off",
+    ] {
+        let output = with(log, &["sql", "--format", "csv", "SELECT 1 AS a"]);
+        assert_eq!((output.code, output.stdout.as_str()), (0, "a\n1\n"), "{log}: {}", output.stderr);
     }
 }

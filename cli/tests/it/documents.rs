@@ -1,6 +1,7 @@
 //! Ordinary collections: imports, exports and dumps keep documents exactly.
 
 use crate::cli::{Output, inside, write};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -111,6 +112,38 @@ fn an_import_puts_documents_in_the_place_of_those_with_their_id() {
         let refused = inside(path, &["import", file, "--into", "s"], input);
         assert!(refused.code == 1 && refused.stderr.contains("with --documents"), "{file}: {}", refused.stderr);
     }
+}
+
+#[test]
+fn documents_from_a_live_pipe_are_stored_before_it_ends_and_may_be_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for args in [&["import", "--documents", "-", "--into", "s"][..], &["import", "-", "--collection", "s"]] {
+        let empty = run(path, args);
+        assert!(empty.code == 1 && empty.stderr.contains("on standard input"), "{}", empty.stderr);
+    }
+    assert!(!path.join("ebbtide-data").exists());
+    let begin = || {
+        let mut import = crate::cli::command();
+        import.current_dir(path).args(["import", "--documents", "-", "--into", "s", "--flush-ms", "1"]);
+        import.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut live = begin();
+    let mut pipe = live.stdin.take().unwrap();
+    pipe.write_all(b"\xef\xbb\xbf{\"_id\": 1}\r\n").unwrap();
+    let count = || run(path, &["--read-only", "sql", "--format", "csv", "SELECT count(*) AS n FROM s"]).stdout;
+    while count() != "n\n1\n" {
+        assert!(live.try_wait().unwrap().is_none());
+    }
+    // The last line may lack its end.
+    pipe.write_all(b"{\"_id\": 2}").unwrap();
+    drop(pipe);
+    assert_eq!((live.wait().unwrap().code(), count().as_str()), (Some(0), "n\n2\n"));
+    let mut packed = begin();
+    let mut pipe = flate2::write::GzEncoder::new(packed.stdin.take().unwrap(), flate2::Compression::fast());
+    pipe.write_all(b"{\"_id\": 3}\n").unwrap();
+    drop(pipe.finish().unwrap());
+    assert_eq!((packed.wait().unwrap().code(), count().as_str()), (Some(0), "n\n3\n"));
 }
 
 /// Lines of documents, every third without an `_id`, and some twice.

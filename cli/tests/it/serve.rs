@@ -23,6 +23,11 @@ pub(crate) fn serve(folder: &Path, args: &[&str]) -> Serving {
 pub(crate) fn serve_with(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Serving {
     let mut all = command();
     all.envs(variables.iter().copied());
+    begun(all, folder, args)
+}
+
+/// A server that this command, to which its arguments are added, begins.
+fn begun(mut all: Command, folder: &Path, args: &[&str]) -> Serving {
     all.current_dir(folder).arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::piped());
     let log = Log::of(&mut all);
     let mut child = all.spawn().unwrap();
@@ -216,6 +221,28 @@ fn signals_at_the_same_time_end_in_good_order() {
     Command::new("kill").args(["-TERM", &id, &id, &id]).status().unwrap();
     Command::new("kill").args(["-INT", &id]).status().unwrap();
     assert_eq!(serving.child.wait().unwrap().code(), Some(0), "{}", serving.log.text());
+}
+
+#[test]
+fn a_hangup_ends_in_good_order_unless_it_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let hang_up = |serving: &Serving| {
+        assert!(Command::new("kill").args(["-HUP", &serving.id().to_string()]).status().unwrap().success());
+    };
+    let mut serving = serve(folder.path(), &["--dbs", "dbs", "--http", "0"]);
+    hang_up(&serving);
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0), "{}", serving.log.text());
+    if cfg!(target_os = "linux") {
+        let mut all = Command::new("nohup");
+        all.arg(env!("CARGO_BIN_EXE_ebbtide")).env_remove("EBBTIDE_DB").env_remove("EBBTIDE_LOG");
+        let serving = begun(all, folder.path(), &["--dbs", "dbs", "--http", "0"]);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", serving.id())).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        assert_eq!(u64::from_str_radix(ignored.trim(), 16).unwrap() & 1, 1, "{ignored}");
+        hang_up(&serving);
+        assert!(get(serving.doors[0].strip_prefix("http ").unwrap(), "/health").contains("pass"));
+        assert_eq!(serving.end().0, Some(0));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use bson::oid::ObjectId;
 use bson::raw::RawBson;
 use bson::spec::{BinarySubtype, ElementType};
 use bson::{Decimal128, RawDocument, RawDocumentBuf};
-use ebbtide_ttl::{Precision, Timestamp, exact_int};
+use ebbtide_ttl::{Precision, Timestamp, exact_int, inexact_integer};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
@@ -49,7 +49,22 @@ pub(super) fn document_text(text: &[u8]) -> Result<RawDocumentBuf> {
     let reading = Reading { target: &mut target, depth: DEPTH_MAX, place: Place::Document };
     let read = reading.deserialize(&mut deserializer).and_then(|_| deserializer.end());
     read.map_err(|e| target.error(&e))?;
+    if target.large
+        && let Some(number) = inexact_integer(text)
+    {
+        return Err(bad(unfit(number)));
+    }
     target.finish()
+}
+
+/// Doubles from 2^63 on may be whole numbers that the parser of JSON has rounded.
+const LARGE: f64 = 9_223_372_036_854_775_808.0;
+
+/// Why a whole number is refused.
+fn unfit(number: impl fmt::Display) -> String {
+    format!(
+        "the number {number} does not fit int64; write it with a fraction to make it a double, or as $numberDecimal"
+    )
 }
 
 fn bad(message: impl Into<String>) -> RuleError {
@@ -64,6 +79,8 @@ struct Target {
     fault: Option<String>,
     /// Names from the fault outwards.
     trail: Vec<String>,
+    /// Whether there was a large double.
+    large: bool,
 }
 
 impl Target {
@@ -190,13 +207,12 @@ impl<'de> Visitor<'de> for Reading<'_> {
             Ok(i) => self.visit_i64(i),
             // A double of whole value, written without exponent or fraction.
             Err(_) if format!("{nearest:.0}") == n.to_string() => self.visit_f64(nearest),
-            Err(_) => Err(self.target.fault(format!(
-                "the number {n} does not fit int64; write it with a fraction to make it a double, or as $numberDecimal"
-            ))),
+            Err(_) => Err(self.target.fault(unfit(n))),
         }
     }
 
     fn visit_f64<E: serde::de::Error>(self, d: f64) -> std::result::Result<ElementType, E> {
+        self.target.large |= d.abs() >= LARGE;
         self.scalar(ElementType::Double, d.to_le_bytes())
     }
 

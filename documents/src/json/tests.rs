@@ -162,6 +162,16 @@ fn refusals_name_the_field_and_the_fault() {
 }
 
 #[test]
+fn a_text_with_a_whole_number_that_would_be_rounded_is_refused() {
+    for number in ["18446744073709551617", "-9223372036854775809", "123456789012345678901234567890"] {
+        let error = document_from_slice(format!(r#"{{"a": 1e30, "b": [{number}]}}"#).as_bytes()).unwrap_err();
+        assert!(error.message.contains(&format!("the number {number} does not fit int64")), "{}", error.message);
+    }
+    let exact = document_from_slice(br#"{"a": 18446744073709551616, "b": "18446744073709551617"}"#).unwrap();
+    assert_eq!(exact.get_f64("a").unwrap(), 18_446_744_073_709_551_616.0);
+}
+
+#[test]
 fn text_that_is_not_json_is_refused_with_its_place() {
     for text in ["", "{", "{\"a\": }", "{\"a\": 1} x", "{'a': 1}", "nul"] {
         let error = document_from_slice(text.as_bytes()).unwrap_err();

@@ -337,7 +337,8 @@ impl Mover<'_> {
         let (collection, buckets) = first_of_one_rule(group, self.url);
         let Some(rule) = buckets.first().map(|planned| planned.rule.clone()) else { return Ok(false) };
         let number = self.number();
-        let file = place.file(number, &collection.schema, segment_of(&collection, &buckets)?).map_err(there)?;
+        let (schema, segment) = segment_of(&collection, &buckets)?;
+        let file = place.file(number, &schema, segment).map_err(there)?;
         let intent = intent_of(&file, &buckets, rule);
         let owner = {
             let _maintenance = self.engine.maintenance.lock();
@@ -475,18 +476,19 @@ fn first_of_one_rule(group: Group, url: &str) -> (Arc<CollectionState>, Vec<Plan
     (collection, chosen)
 }
 
-/// The measurements of buckets, which are in order, as a segment with the types that a table has.
-fn segment_of(collection: &CollectionState, buckets: &[Planned]) -> Result<EncodedSegment> {
+/// The measurements of buckets, which are in order, as a segment with the fields and types that a table has.
+fn segment_of(collection: &CollectionState, buckets: &[Planned]) -> Result<(Arc<Schema>, EncodedSegment)> {
+    let schema = Arc::new(collection.schema.without_empty_objects());
     let mut rows = Vec::with_capacity(buckets.len());
     let mut runs = Vec::with_capacity(buckets.len());
     for (piece, planned) in (0..).zip(buckets) {
-        let batch = planned.rows(collection)?;
+        let batch = adapt(&planned.rows(collection)?, &schema)?;
         let count = row_number(batch.num_rows() as u64);
         runs.push(SealRun { id: planned.id.clone(), rows: (0..count).map(|row| (piece, row)).collect() });
         rows.push(batch);
     }
-    let schema = &collection.schema;
-    Ok(Sealer::new(schema, &FileTypes::plain(schema), &rows, &|| false)?.encode(&runs, &|| false)?)
+    let segment = Sealer::new(&schema, &FileTypes::plain(&schema), &rows, &|| false)?.encode(&runs, &|| false)?;
+    Ok((schema, segment))
 }
 
 fn intent_of(file: &ArchiveFile, buckets: &[Planned], rule: Option<(String, i64)>) -> Intent {

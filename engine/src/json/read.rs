@@ -4,6 +4,7 @@ use super::write::{BASE64, json_of};
 use base64::Engine as _;
 use ebbtide_ttl::{Name, Timestamp, Value, decimal_fits_double, exact_int};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
 use std::fmt;
 
 /// `$`-keys that represent a value.
@@ -30,22 +31,30 @@ pub const DEPTH_MAX: usize = 100;
 /// Levels that the content of a `$`-value may have.
 const INNER_DEPTH: usize = 2;
 
-/// Reads a value from what serde deserializes.
-pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Value, D::Error> {
-    Reading { depth: DEPTH_MAX, inside: false }.deserialize(deserializer)
+/// Doubles from 2^63 on may be whole numbers that the parser of JSON has rounded.
+const LARGE: f64 = 9_223_372_036_854_775_808.0;
+
+/// Reads a value from what serde deserializes. Notes whether there are large doubles in it.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    large: &Cell<bool>,
+) -> std::result::Result<Value, D::Error> {
+    Reading { depth: DEPTH_MAX, inside: false, large }.deserialize(deserializer)
 }
 
 /// Reads one value.
 #[derive(Clone, Copy)]
-struct Reading {
+struct Reading<'l> {
     /// Levels that it may have.
     depth: usize,
     /// Whether it is the content of a `$`-value.
     inside: bool,
+    /// Whether there was a large double.
+    large: &'l Cell<bool>,
 }
 
-impl Reading {
-    fn deeper<E: serde::de::Error>(self) -> std::result::Result<Reading, E> {
+impl<'l> Reading<'l> {
+    fn deeper<E: serde::de::Error>(self) -> std::result::Result<Reading<'l>, E> {
         match self.depth.checked_sub(1) {
             Some(depth) => Ok(Reading { depth, ..self }),
             None if self.inside => {
@@ -56,12 +65,12 @@ impl Reading {
     }
 
     /// For the content of a `$`-value.
-    fn content<E: serde::de::Error>(self) -> std::result::Result<Reading, E> {
-        if self.inside { self.deeper() } else { Ok(Reading { depth: INNER_DEPTH, inside: true }) }
+    fn content<E: serde::de::Error>(self) -> std::result::Result<Reading<'l>, E> {
+        if self.inside { self.deeper() } else { Ok(Reading { depth: INNER_DEPTH, inside: true, ..self }) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Reading {
+impl<'de> DeserializeSeed<'de> for Reading<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Value, D::Error> {
@@ -69,7 +78,7 @@ impl<'de> DeserializeSeed<'de> for Reading {
     }
 }
 
-impl<'de> Visitor<'de> for Reading {
+impl<'de> Visitor<'de> for Reading<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,13 +104,14 @@ impl<'de> Visitor<'de> for Reading {
             Ok(i) => Ok(Value::Int(i)),
             // A double of whole value, written without exponent or fraction.
             Err(_) if format!("{nearest:.0}") == n.to_string() => Ok(Value::Double(nearest)),
-            Err(_) => Err(E::custom(format!(
-                "the number {n} does not fit int64; write it with a fraction to make it a double"
-            ))),
+            Err(_) => Err(E::custom(unfit(n))),
         }
     }
 
     fn visit_f64<E>(self, d: f64) -> std::result::Result<Value, E> {
+        if d.abs() >= LARGE {
+            self.large.set(true);
+        }
         Ok(Value::Double(d))
     }
 
@@ -144,7 +154,7 @@ impl<'de> Visitor<'de> for Reading {
         }
         let Some(at) = wrapper else {
             // The depth counts for an empty one too.
-            return self.deeper().map(|_: Reading| Value::Object(members));
+            return self.deeper().map(|_: Reading<'_>| Value::Object(members));
         };
         if members.len() > 1 {
             let names = members.iter().map(|(name, _)| format!("'{name}'")).collect::<Vec<_>>().join(", ");
@@ -157,6 +167,11 @@ impl<'de> Visitor<'de> for Reading {
         }
         unwrapped(&key, inner).map_err(A::Error::custom)
     }
+}
+
+/// Why a whole number is refused.
+pub(super) fn unfit(number: impl fmt::Display) -> String {
+    format!("the number {number} does not fit int64; write it with a fraction to make it a double")
 }
 
 /// The value that an object with only this `$`-key represents.

@@ -31,6 +31,14 @@ fn numbers_are_ints_without_a_fraction_and_doubles_with_one() {
     assert!(matches!(read("9223372036854775808"), Value::Double(d) if d == 9_223_372_036_854_775_808.0));
     assert_eq!(code(&json!(9_223_372_036_854_775_809_u64)), Code::BadValue);
     assert_eq!(code(&json!(u64::MAX)), Code::BadValue);
+    // Beyond 64 bits too, in a text.
+    assert!(matches!(read("18446744073709551616"), Value::Double(d) if d == 18_446_744_073_709_551_616.0));
+    assert!(matches!(read("18446744073709551617.0"), Value::Double(d) if d == 18_446_744_073_709_551_616.0));
+    for number in ["18446744073709551617", "-9223372036854775809", "123456789012345678901234567890"] {
+        let text = format!(r#"{{"s": "18446744073709551617", "l": [1e30, {number}]}}"#);
+        let error = from_slice(text.as_bytes()).unwrap_err();
+        assert!(error.code() == Code::BadValue && error.to_string().contains(&format!("number {number}")), "{error}");
+    }
 }
 
 #[test]

@@ -150,22 +150,75 @@ fn a_scan_larger_than_the_cache_fetches_nothing_twice() {
     assert!(bytes < stored as u64 * 11 / 10, "{bytes} of {stored}");
 }
 
+/// A reading with another member.
+fn with(reading: Value, name: &str, value: Value) -> Value {
+    let Value::Object(mut members) = reading else { panic!("a reading is an object") };
+    members.retain(|(known, _)| known != name);
+    members.push((name.into(), value));
+    Value::Object(members)
+}
+
+fn object(name: &str, value: Value) -> Value {
+    Value::Object(vec![(name.into(), value)])
+}
+
+fn empty() -> Value {
+    Value::Object(Vec::new())
+}
+
 #[test]
-fn an_object_without_members_stays_here_and_what_was_kept_for_long_enough_still_leaves() {
+fn a_field_of_objects_without_members_is_null_in_tables_until_it_has_one() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    let notes = || {
+        let expired = db.snapshot().collection("weather").unwrap().archived_collection().unwrap().unwrap();
+        let mut notes = Vec::new();
+        for unit in expired.scan(&ScanRequest::default()).unwrap() {
+            for batch in unit.read().unwrap() {
+                let batch = batch.unwrap();
+                let note = batch.column_by_name("note").unwrap();
+                notes.extend(
+                    values(&batch).into_iter().zip((0..batch.num_rows()).map(|row| value_at(note.as_ref(), row))),
+                );
+            }
+        }
+        notes.sort_by_key(|(v, _)| *v);
+        notes
+    };
+    let of_nothing = with(reading(0, 0), "note", object("by", empty()));
+    c.insert_documents(&[of_nothing, with(reading(0, 1), "other", empty())]).unwrap();
+    assert_eq!(db.publish("weather", "s3://sim/table", 60).unwrap().measurements, 2);
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..2), 2), "{}", state_of(&db));
+    assert_eq!(notes(), [(0, Value::Null), (1, Value::Null)]);
+    let by = object("by", object("name", Value::from("x")));
+    c.insert_documents(&[with(reading(2 * HOUR, 2), "note", by.clone())]).unwrap();
+    assert_eq!(db.publish("weather", "s3://sim/table", 60).unwrap().measurements, 1);
+    world.clock.set(at(4 * HOUR));
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..3), 3), "{}", state_of(&db));
+    assert_eq!(notes(), [(0, Value::Null), (1, Value::Null), (2, by)]);
+}
+
+#[test]
+fn a_meta_with_an_object_without_members_stays_here_and_what_was_kept_for_long_enough_still_leaves() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
     let c = db.create_collection("weather", options().keep_seconds(10 * HOUR)).unwrap();
-    c.insert_documents(&[reading(0, 0), reading(4 * HOUR, 1)]).unwrap();
+    let sensor = |by: Value| Value::Object(vec![("id".into(), Value::from("a")), ("by".into(), by)]);
+    let of = |time: i64, v: i64, meta: Value| with(reading(time, v), "sensor", meta);
+    c.insert_documents(&[of(0, 0, object("id", Value::from("a"))), of(4 * HOUR, 1, object("id", Value::from("a")))])
+        .unwrap();
     world.clock.set(at(2 * HOUR));
     db.sweep().unwrap();
     assert_eq!(archived(&db), 1);
-    let Value::Object(mut members) = reading(4 * HOUR, 2) else { panic!("a reading is an object") };
-    members.push(("note".into(), Value::Object(vec![("by".into(), Value::Object(Vec::new()))])));
-    c.insert_documents(&[Value::Object(members)]).unwrap();
+    c.insert_documents(&[of(4 * HOUR, 2, sensor(empty()))]).unwrap();
     world.clock.set(at(8 * HOUR));
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(0..3), 1));
-    let why = "field 'note.by' is an object without members, which a table cannot have";
+    let why = "'sensor.by' in the meta is an object without members, which a table cannot have";
     assert!(state_of(&db).contains(why), "{}", state_of(&db));
     drop((c, db));
     let db = world.open();
@@ -173,10 +226,8 @@ fn an_object_without_members_stays_here_and_what_was_kept_for_long_enough_still_
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(1..3), 0));
     // With a member it can be moved.
-    let Value::Object(mut members) = reading(4 * HOUR, 3) else { panic!("a reading is an object") };
-    let by = Value::Object(vec![("name".into(), Value::from("x"))]);
-    members.push(("note".into(), Value::Object(vec![("by".into(), by)])));
-    db.collection("weather").unwrap().insert_documents(&[Value::Object(members)]).unwrap();
+    let named = of(4 * HOUR, 3, sensor(object("name", Value::from("x"))));
+    db.collection("weather").unwrap().insert_documents(&[named]).unwrap();
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(1..4), 3));
 }

@@ -25,6 +25,18 @@ async fn a_join_by_a_condition_stops_though_it_finds_no_rows() {
 }
 
 #[tokio::test]
+async fn a_join_of_all_pairs_stops_at_the_next_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::new(Database::open(folder.path()).unwrap()).unwrap();
+    let text = "SELECT a.value, b.value FROM generate_series(1, 1000000) a CROSS JOIN generate_series(1, 1000000) b";
+    let statement = statement::parse(text).unwrap().remove(0);
+    let mut stream = session.start(&statement, text).await.unwrap().stream.unwrap();
+    session.stop_handle().stop();
+    let error = stream.try_next().await.unwrap_err();
+    assert_eq!(session.explain(&error, &statement, text).code(), Code::Interrupted);
+}
+
+#[tokio::test]
 async fn a_statement_with_a_handle_of_its_own_stops_alone() {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::new(Database::open(folder.path()).unwrap()).unwrap();

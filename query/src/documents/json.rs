@@ -3,6 +3,7 @@
 
 use super::cells::PlannedDocuments;
 use super::table::DocumentsTable;
+use crate::several::is_json_of_several;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, ScalarValue};
@@ -13,8 +14,8 @@ use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, LogicalPlan, Operator
 use ebbtide::documents_model::bson::raw::RawBsonRef;
 use ebbtide::documents_model::json::relaxed_value_text;
 
-/// Which columns of a plan are columns of ordinary collections that show Extended JSON, unchanged. A text that an expression makes
-/// is not one.
+/// Which columns of a plan have the values of columns of ordinary collections that show Extended JSON, unchanged. A text that an
+/// expression makes is not one.
 pub(crate) fn json_columns(plan: &LogicalPlan) -> Vec<bool> {
     (0..plan.schema().fields().len()).map(|at| is_json(plan, at)).collect()
 }
@@ -22,15 +23,25 @@ pub(crate) fn json_columns(plan: &LogicalPlan) -> Vec<bool> {
 fn is_json(plan: &LogicalPlan, at: usize) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => scans_json(scan, at),
-        LogicalPlan::Projection(projection) => is_json_column(&projection.input, projection.expr.get(at)),
-        LogicalPlan::Distinct(Distinct::On(on)) => is_json_column(&on.input, on.select_expr.get(at)),
+        LogicalPlan::Projection(projection) => has_json(&projection.input, projection.expr.get(at)),
+        LogicalPlan::Distinct(Distinct::On(on)) => has_json(&on.input, on.select_expr.get(at)),
         LogicalPlan::Distinct(Distinct::All(input)) => is_json(input, at),
-        LogicalPlan::Aggregate(aggregate) => is_json_column(&aggregate.input, aggregate.group_expr.get(at)),
+        LogicalPlan::Aggregate(aggregate) => {
+            let groups = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+            let expr = match at.checked_sub(groups) {
+                Some(at) => aggregate.aggr_expr.get(at),
+                None => aggregate.group_expr.get(at),
+            };
+            has_json(&aggregate.input, expr)
+        }
         LogicalPlan::Filter(filter) => is_json(&filter.input, at),
         LogicalPlan::Sort(sort) => is_json(&sort.input, at),
         LogicalPlan::Limit(limit) => is_json(&limit.input, at),
         LogicalPlan::SubqueryAlias(alias) => is_json(&alias.input, at),
-        LogicalPlan::Window(window) => at < window.input.schema().fields().len() && is_json(&window.input, at),
+        LogicalPlan::Window(window) => match at.checked_sub(window.input.schema().fields().len()) {
+            Some(at) => has_json(&window.input, window.window_expr.get(at)),
+            None => is_json(&window.input, at),
+        },
         LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_json(input, at)),
         LogicalPlan::Join(join) => {
             let of_right = matches!(join.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark);
@@ -55,26 +66,60 @@ fn scans_json(scan: &TableScan, at: usize) -> bool {
         return is_json(&view, at);
     }
     let Ok(table) = source_as_provider(&scan.source) else { return false };
-    table.downcast_ref::<DocumentsTable>().is_some_and(|table| table.planned.is_json(at))
+    match table.downcast_ref::<DocumentsTable>() {
+        Some(table) => table.planned.is_json(at),
+        None => is_json_of_several(&table, at),
+    }
 }
 
-/// Whether an expression over the rows of a plan is such a column.
-fn is_json_column(input: &LogicalPlan, expr: Option<&Expr>) -> bool {
-    match expr {
-        Some(Expr::Alias(alias)) => is_json_column(input, Some(&alias.expr)),
-        Some(Expr::Column(column)) => input.schema().maybe_index_of_column(column).is_some_and(|at| is_json(input, at)),
-        _ => false,
+/// Whether an expression over the rows of a plan gives only values of such columns.
+fn has_json(input: &LogicalPlan, expr: Option<&Expr>) -> bool {
+    expr.is_some_and(|expr| gives_json(expr, &|column| is_json_column(input, column)))
+}
+
+fn is_json_column(input: &LogicalPlan, column: &Column) -> bool {
+    input.schema().maybe_index_of_column(column).is_some_and(|at| is_json(input, at))
+}
+
+/// Whether an expression is one of the columns that `is_json` tells, or chooses among values of them, as `CASE` and `max` do.
+fn gives_json(expr: &Expr, is_json: &dyn Fn(&Column) -> bool) -> bool {
+    let values: Vec<&Expr> = match expr {
+        Expr::Column(column) => return is_json(column),
+        Expr::Alias(alias) => vec![alias.expr.as_ref()],
+        Expr::Case(case) => {
+            let then = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+            then.chain(case.else_expr.as_deref()).collect()
+        }
+        Expr::ScalarFunction(call) => chosen(call.name(), &call.args),
+        Expr::AggregateFunction(call) => chosen(call.func.name(), &call.params.args),
+        Expr::WindowFunction(call) => chosen(call.fun.name(), &call.params.args),
+        _ => return false,
+    };
+    let is_null = |value: &Expr| matches!(value, Expr::Literal(value, _) if value.is_null());
+    let mut known = values.into_iter().filter(|value| !is_null(value)).peekable();
+    known.peek().is_some() && known.all(|value| gives_json(value, is_json))
+}
+
+/// The arguments of a call whose values it gives.
+fn chosen<'e>(function: &str, args: &'e [Expr]) -> Vec<&'e Expr> {
+    match function {
+        "coalesce" | "greatest" | "least" | "nvl" => args.iter().collect(),
+        // The second argument says which row is meant, or for which value there is none.
+        "first" | "first_value" | "lag" | "last" | "last_value" | "lead" | "max" | "min" | "nth_value" | "nullif" => {
+            args.iter().take(1).chain(args.iter().skip(2)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
 /// Rewrites the comparisons of such columns with numbers in a plan that has not been analyzed.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut has_json = false;
+    let mut found = false;
     plan.apply_with_subqueries(|node| {
-        has_json |= matches!(node, LogicalPlan::TableScan(scan) if has_json_columns(scan));
-        Ok(if has_json { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        found |= matches!(node, LogicalPlan::TableScan(scan) if has_json_columns(scan));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    if !has_json {
+    if !found {
         return Ok(plan);
     }
     let rewritten = plan.transform_up_with_subqueries(|plan| {
@@ -99,10 +144,7 @@ fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let names = NamePreserver::new(&plan);
     let inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
-    let is_json = |column: &Column| {
-        let column = Expr::Column(column.clone());
-        inputs.iter().any(|input| is_json_column(input, Some(&column)))
-    };
+    let is_json = |column: &Column| inputs.iter().any(|input| is_json_column(input, column));
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
         Ok(expr.transform_up(|expr| compared(expr, &is_json))?.update_data(|expr| name.restore(expr)))
@@ -111,8 +153,16 @@ fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 /// Rewrites the comparisons of an expression over the rows of a collection.
 pub(crate) fn in_expr(expr: Expr, planned: &PlannedDocuments) -> Result<Expr> {
-    let is_json = |column: &Column| planned.positions(&[&column.name]).is_ok_and(|at| planned.is_json(at[0]));
-    Ok(expr.transform_up(|expr| compared(expr, &is_json))?.data)
+    Ok(expr.transform_up(|expr| compared(expr, &|column| is_column(column, planned)))?.data)
+}
+
+/// Whether the values that an expression over the rows of a collection gives are those of such columns.
+pub(crate) fn is_given(expr: &Expr, planned: &PlannedDocuments) -> bool {
+    gives_json(expr, &|column| is_column(column, planned))
+}
+
+fn is_column(column: &Column, planned: &PlannedDocuments) -> bool {
+    planned.positions(&[&column.name]).is_ok_and(|at| planned.is_json(at[0]))
 }
 
 /// Whether an expression compares a column with a number.

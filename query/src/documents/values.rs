@@ -100,7 +100,7 @@ fn cast_safely(column: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
 }
 
 /// The value that a text in Extended JSON stands for; `None` for NULL.
-fn value_of_json(column: &ArrayRef, row: usize) -> std::result::Result<Option<Bson>, String> {
+pub(crate) fn value_of_json(column: &ArrayRef, row: usize) -> std::result::Result<Option<Bson>, String> {
     const VALUE: &str = "value";
     let Some(texts) = column.as_string_opt::<i32>().filter(|texts| texts.is_valid(row)) else {
         return value_of(column, row);

@@ -4,7 +4,7 @@
 use super::cells::{DOCUMENT, ID, PlannedDocuments, WRITTEN};
 use super::json;
 use super::lookup::filter_of;
-use super::values::{plain, value_of};
+use super::values::{plain, value_of, value_of_json};
 use crate::dml::forms::{has_subquery, insert_of, part, refuse_other_forms, source_of, table_name};
 use crate::error::{QueryError, Result};
 use crate::pushdown::unqualified;
@@ -126,12 +126,15 @@ enum NewValue {
     /// What the document holds in the field of this column, or the whole document.
     Stored(String),
     Computed(Arc<dyn PhysicalExpr>),
+    /// Texts of Extended JSON, of which the values are stored.
+    Json(Arc<dyn PhysicalExpr>),
 }
 
 /// The value of a field in the rows that an UPDATE changes.
 enum Given<'a> {
     Stored(&'a str),
     Column(ArrayRef),
+    Json(ArrayRef),
 }
 
 /// What an UPDATE or a DELETE does to each document.
@@ -203,6 +206,7 @@ impl Change {
         let condition = condition.map(compile).transpose()?;
         let new_value = |value: Expr| match stored(&value, &planned) {
             Some(name) => Ok(NewValue::Stored(name)),
+            None if json::is_given(&value, &planned) => compile(simple(value)?).map(NewValue::Json),
             None => compile(simple(value)?).map(NewValue::Computed),
         };
         let values = values.into_iter().map(new_value).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -236,6 +240,7 @@ impl Change {
             let given = match value {
                 NewValue::Stored(name) => Given::Stored(name),
                 NewValue::Computed(value) => Given::Column(plain(&evaluate(value, &batch)?)?),
+                NewValue::Json(value) => Given::Json(plain(&evaluate(value, &batch)?)?),
             };
             values.push((name.as_str(), given));
         }
@@ -281,8 +286,9 @@ fn set(document: &RawDocument, values: &[(&str, Given<'_>)], row: usize) -> Resu
                 let found = document.iter().flatten().find(|(known, _)| known.as_str() == *field);
                 found.map(|(_, value)| RawBson::from(value))
             }
-            Given::Column(column) => {
-                let value = value_of(column, row).map_err(|e| wrong(name, e))?;
+            Given::Column(column) | Given::Json(column) => {
+                let read = if matches!(given, Given::Json(_)) { value_of_json } else { value_of };
+                let value = read(column, row).map_err(|e| wrong(name, e))?;
                 value.map(RawBson::try_from).transpose().map_err(|e| wrong(name, e.to_string()))?
             }
         };

@@ -64,6 +64,21 @@ pub(crate) fn readable(plan: LogicalPlan, headings: &[Heading]) -> Result<Logica
     LogicalPlanBuilder::from(plan).project(renamed)?.build()
 }
 
+/// The plan with each name of a column once, as a table needs it: of two tables that were joined, both may have a column of one name.
+pub(crate) fn each_once(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns();
+    let names = unique(columns.iter().map(|column| column.name.clone()).collect(), &columns);
+    if names.iter().zip(&columns).all(|(name, column)| *name == column.name) {
+        return Ok(plan);
+    }
+    let named = |(column, name): (Column, String)| match column.name == name {
+        true => Expr::Column(column),
+        false => Expr::Column(column).alias(name),
+    };
+    let named: Vec<Expr> = columns.into_iter().zip(names).map(named).collect();
+    LogicalPlanBuilder::from(plan).project(named)?.build()
+}
+
 /// Makes names unique. A name that occurs more than once is replaced by DataFusion's name of the column, and gets a number if that
 /// is not unique either.
 fn unique(names: Vec<String>, columns: &[Column]) -> Vec<String> {

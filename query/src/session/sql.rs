@@ -19,7 +19,7 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{CreateMemoryTable, CreateView, DdlStatement, LogicalPlan, WriteOp};
 use datafusion::physical_plan::{execute_stream, stream::RecordBatchStreamAdapter};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
@@ -141,10 +141,15 @@ impl Session {
 
     async fn create_or_drop(
         &self,
-        ddl: DdlStatement,
+        mut ddl: DdlStatement,
         state: SessionState,
         context: &StatementContext,
     ) -> Result<StatementStream, Failure> {
+        if let DdlStatement::CreateView(CreateView { input, .. })
+        | DdlStatement::CreateMemoryTable(CreateMemoryTable { input, .. }) = &mut ddl
+        {
+            *input = Arc::new(functions::each_once((**input).clone())?);
+        }
         // A view keeps its text: `now()` in it is that of the statement that reads it.
         let now = if matches!(ddl, DdlStatement::CreateView(_)) { None } else { context.now() };
         let mut plan = comparisons(LogicalPlan::Ddl(ddl), now, state.config_options())?;

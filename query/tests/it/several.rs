@@ -269,6 +269,35 @@ fn lists_that_were_all_empty_and_columns_that_were_all_null_join_with_every_type
 }
 
 #[test]
+fn numbers_are_found_in_columns_of_several_types() {
+    let one =
+        ["CREATE COLLECTION d", "INSERT INTO d (_id, n) VALUES ('a', 'x')", "INSERT INTO d (_id, n) VALUES ('b', 10)"];
+    let other = [
+        "CREATE COLLECTION d",
+        "INSERT INTO d (_id, n) VALUES ('c', true)",
+        "INSERT INTO d (_id, n) VALUES ('d', 9.5)",
+    ];
+    let none = ["CREATE COLLECTION d", "INSERT INTO d (_id, n) VALUES ('c', NULL)"];
+    for (condition, with_other, with_none) in [
+        ("n > 9.5", "b", "b"),
+        ("n < 100", "bd", "b"),
+        ("10 = n", "b", "b"),
+        ("n <> 10", "acd", "a"),
+        ("n IN (9.5, 7)", "d", ""),
+        ("n BETWEEN 9 AND 9.9", "d", ""),
+        ("n = '\"x\"'", "a", "a"),
+    ] {
+        let sql = format!("SELECT _id FROM d WHERE {condition} ORDER BY _id");
+        let ids = |ids: &str| json!(ids.chars().map(|id| json!({"_id": id.to_string()})).collect::<Vec<_>>());
+        assert_eq!(in_both_orders(&one, &other, &sql), ids(with_other), "{condition}");
+        assert_eq!(in_both_orders(&one, &none, &sql), ids(with_none), "{condition}");
+        assert_eq!(in_both_orders(&one, &none[..1], &sql), ids(with_none), "{condition}");
+    }
+    let largest = "SELECT _id FROM d GROUP BY _id HAVING max(n) > 9.5";
+    assert_eq!(in_both_orders(&one, &other, largest), json!([{"_id": "b"}]));
+}
+
+#[test]
 fn listings_have_the_times_of_all_databases() {
     let far = [
         "CREATE COLLECTION far WITH (timeField = 't', outOfRange = 'expire')",

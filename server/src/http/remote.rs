@@ -6,9 +6,9 @@
 use super::body;
 use super::caller::{Caller, Refused, authorize, check_sender};
 use super::once::{self, Once, Written};
+use super::place::{Place, options};
 use super::problem::{Form, Outcome, Problem, wait_for_room};
 use super::target::{OfDatabase, named, of_request};
-use super::write::{collection_or_new, options};
 use crate::accounts::Role;
 use crate::ends::Ends;
 use crate::settings::Prometheus;
@@ -210,19 +210,24 @@ fn insert(
     let mut ready = Vec::with_capacity(collections.len());
     for (name, series) in collections {
         crate::databases::check_collection(&name).map_err(|e| Problem::of_command(&e))?;
-        let auto = &shared.settings.auto_create_lines;
-        let made = || options(auto, &name, LABELS).precision(Precision::Ms);
-        let collection = collection_or_new(shared, database, &name, made)?;
-        let snapshot = collection.snapshot()?;
-        let time = &snapshot.options().time_field;
-        if snapshot.options().meta_field.is_none() {
+        let place = Place::of((shared, database), &name, (LABELS, Precision::Ms))?;
+        if place.schema.meta.is_none() {
             return Err(Problem::bad(format!("collection '{name}' has no meta field for labels")));
         }
         let labels: Vec<Value> = series.iter().map(labels_of).collect();
-        ready.push((name, time.clone(), series, labels));
+        ready.push((name, place, series, labels));
     }
     let samples: Vec<_> =
-        ready.iter().map(|(name, time, series, labels)| (name, samples(series, labels, time))).collect();
+        ready.iter().map(|(name, place, series, labels)| (name, samples(series, labels, &place.schema.time))).collect();
+    if ready.iter().any(|(_, place, ..)| place.collection.is_none()) {
+        for ((_, place, ..), (_, samples)) in ready.iter().zip(&samples) {
+            place.check(samples).map_err(|error| Problem::of(&error))?;
+        }
+    }
+    for (name, place, ..) in &ready {
+        let options = || options(&shared.settings.auto_create_lines, name, LABELS).precision(Precision::Ms);
+        place.clone().create(database, name, options)?;
+    }
     let written = Written::all(samples.iter().map(|(_, samples)| samples.len() as u64).sum());
     let batch =
         samples.iter().fold(database.write_batch(), |batch, (name, samples)| batch.insert_measurements(name, samples));

@@ -6,10 +6,10 @@ use super::body;
 use super::caller::{Caller, Refused, authorize, check_sender};
 use super::lines::{BadLine, BadLines, Body, TAGS, TIME, Unit, lines, unfit};
 use super::once::{self, Once, Written};
+use super::place::{Place, options};
 use super::problem::{self, Form, Outcome, Problem, reason};
 use crate::accounts::Role;
 use crate::ends::Ends;
-use crate::settings::AutoCreate;
 use crate::shared::{Shared, aside};
 use axum::Extension;
 use axum::body::Body as HttpBody;
@@ -18,8 +18,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ebbtide::line_protocol::{LinePoint, Points};
-use ebbtide::{Collection, CollectionOptions, Database, ErrorKind, Request};
-use ebbtide_ttl::{Clock as _, Code};
+use ebbtide::{Database, ErrorKind, Request};
+use ebbtide_ttl::Clock as _;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -186,19 +186,22 @@ impl Write<'_> {
             bad.extend(refused);
             ready.push(one);
         }
-        loop {
-            if !self.partial && !bad.is_empty() {
-                bad.extend(ready.iter().filter_map(Ready::examined));
+        if !self.partial && (!bad.is_empty() || ready.iter().any(|one| one.place.collection.is_none())) {
+            bad.extend(ready.iter().filter_map(Ready::examined));
+            if !bad.is_empty() {
                 return Err(Problem::of_lines(with_text(bad, text), 0));
             }
+        }
+        bad.extend(self.create(database, &mut ready)?);
+        loop {
             let stored = ready.iter().map(|one| one.points.len() as u64).sum();
             let written = Written { stored, bad: with_text(bad.clone(), text) };
             if stored == 0 {
                 return Ok(written);
             }
-            let batch = ready.iter().fold(database.write_batch(), |batch, one| {
-                batch.insert_measurements(one.collection.name(), &one.points)
-            });
+            let batch = ready
+                .iter()
+                .fold(database.write_batch(), |batch, one| batch.insert_measurements(one.name, &one.points));
             let refused = match once::commit(batch, request.as_deref_mut(), &written) {
                 Ok(_) => return Ok(written),
                 Err(refused) if refused.error.kind() == ErrorKind::Invalid => refused,
@@ -221,71 +224,44 @@ impl Write<'_> {
         }
     }
 
-    /// Where the points of a measurement go: its collection, which is created if there is none.
+    /// Where the points of a measurement go.
     fn place(&self, database: &Database, name: &str) -> Result<Place, Problem> {
-        let collection = self.collection(database, name)?;
-        let snapshot = collection.snapshot()?;
-        let options = snapshot.options();
-        Ok(Place { collection, time: options.time_field.clone(), meta: options.meta_field.clone() })
+        Place::of((self.shared, database), name, (TAGS, self.shared.settings.auto_create_lines.precision))
     }
 
-    fn collection(&self, database: &Database, name: &str) -> Result<Collection, Problem> {
+    /// Creates the collections that are not there yet and will have points. Points that no new collection would take are taken
+    /// out and returned.
+    fn create(&self, database: &Database, ready: &mut Vec<Ready<'_>>) -> Result<Vec<BadLine>, Problem> {
         let auto = &self.shared.settings.auto_create_lines;
-        let options = || options(auto, &self.target.bucket, TAGS).precision(auto.precision);
-        collection_or_new(self.shared, database, name, options)
+        let mut bad = Vec::new();
+        for one in ready.iter_mut().filter(|one| one.place.collection.is_none()) {
+            bad.extend(one.without_hope());
+            if !one.points.is_empty() {
+                let options = || options(auto, &self.target.bucket, TAGS).precision(auto.precision);
+                one.place.create(database, one.name, options)?;
+            }
+        }
+        ready.retain(|one| one.place.collection.is_some());
+        Ok(bad)
     }
-}
-
-/// The collection of this name, which is created if there is none and `[autocreate]` is on.
-pub(super) fn collection_or_new(
-    shared: &Shared,
-    database: &Database,
-    name: &str,
-    options: impl FnOnce() -> CollectionOptions,
-) -> Result<Collection, Problem> {
-    let missing = match database.collection(name) {
-        Err(error) if error.code() == Code::NamespaceNotFound => error,
-        found => return Ok(found?),
-    };
-    if !shared.settings.auto_create_lines.enabled {
-        return Err(Problem::bad(format!("{missing}; and [autocreate] is off")));
-    }
-    match database.create_collection(name, options()) {
-        // Another request was faster.
-        Err(error) if error.code() == Code::NamespaceExists => Ok(database.collection(name)?),
-        made => Ok(made?),
-    }
-}
-
-/// How a collection is created for a bucket.
-pub(super) fn options(auto: &AutoCreate, bucket: &str, meta: &str) -> CollectionOptions {
-    let options = CollectionOptions::new(TIME).meta_field(meta);
-    match auto.buckets.get(bucket).copied().or(auto.expire_after_seconds) {
-        Some(seconds) => options.expire_after_seconds(seconds),
-        None => options,
-    }
-}
-
-/// A collection, and the names of its fields.
-struct Place {
-    collection: Collection,
-    time: String,
-    meta: Option<String>,
 }
 
 /// Points for a collection.
 struct Ready<'a> {
-    collection: &'a Collection,
+    name: &'a str,
+    place: Place,
     points: Vec<LinePoint<'a>>,
 }
 
 impl<'a> Ready<'a> {
     /// The points of a measurement, and those that cannot be of its collection.
     fn of(points: &'a Points<'_>, place: &'a Place) -> (Ready<'a>, Vec<BadLine>) {
-        let (layouts, with_tags) = unfit(points, &place.time, place.meta.as_deref());
-        let mut ready = Ready { collection: &place.collection, points: Vec::with_capacity(points.len()) };
+        let (time, meta) = (&place.schema.time, place.schema.meta.as_deref());
+        let (layouts, with_tags) = unfit(points, time, meta);
+        let points_max = points.len();
+        let mut ready = Ready { name: points.name(), place: place.clone(), points: Vec::with_capacity(points_max) };
         let mut bad = Vec::new();
-        for point in points.as_measurements(&place.time) {
+        for point in points.as_measurements(time) {
             let with_tags = with_tags.filter(|_| point.has_tags());
             match with_tags.or(layouts[point.layout()].as_deref()) {
                 Some(why) => bad.push(BadLine::new(point.number(), why, b"")),
@@ -297,14 +273,28 @@ impl<'a> Ready<'a> {
 
     /// The first point that the collection would refuse.
     fn examined(&self) -> Option<BadLine> {
-        let error = self.collection.check_measurements(&self.points).err()?;
+        let error = self.place.check(&self.points).err()?;
         let point = error.index().and_then(|index| self.points.get(index)).or(self.points.last())?;
         Some(BadLine::new(point.number(), reason(&error), b""))
     }
 
+    /// Takes out all points, if a collection without measurements would refuse each of them.
+    fn without_hope(&mut self) -> Vec<BadLine> {
+        let mut bad = Vec::new();
+        for point in &self.points {
+            match self.place.check(std::slice::from_ref(point)) {
+                Ok(()) => return Vec::new(),
+                Err(error) => bad.push(BadLine::new(point.number(), reason(&error), b"")),
+            }
+        }
+        self.points.clear();
+        bad
+    }
+
     /// Takes out the points that the collection would refuse.
     fn sort_out(&mut self) -> Result<Vec<BadLine>, Problem> {
-        let refused = self.collection.check_measurements_lenient(&self.points)?;
+        let Some(collection) = &self.place.collection else { return Ok(Vec::new()) };
+        let refused = collection.check_measurements_lenient(&self.points)?;
         let of_line = |(index, error): &(usize, ebbtide::Error)| {
             Some(BadLine::new(self.points.get(*index)?.number(), reason(error), b""))
         };
