@@ -17,11 +17,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use std::sync::Arc;
 
 /// Nodes that move rows and change none.
-<<<<<<< HEAD
-const SILENT: [&str; 15] = [
-=======
-const SILENT: [&str; 13] = [
->>>>>>> h-cli
+const SILENT: [&str; 16] = [
     "CooperativeExec",
     "StoppableExec",
     "CoalesceBatchesExec",
