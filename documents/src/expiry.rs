@@ -232,8 +232,14 @@ impl ItemRules {
     /// The rule through which a document is expired at `now`; `None` while it is visible.
     #[must_use]
     pub fn expired_by(&self, document: &RawDocument, ts_ms: i64, now: Timestamp) -> Option<RuleName<'_>> {
-        self.expires_at(document, ts_ms).and_then(|(at, rule)| (at <= now).then_some(rule))
+        self.expires_at(document, ts_ms).and_then(|(at, rule)| has_expired(Some(at), now).then_some(rule))
     }
+}
+
+/// Whether a document that expires at this instant, if it ever does, is expired at `now`.
+#[must_use]
+pub fn has_expired(at: Option<Timestamp>, now: Timestamp) -> bool {
+    at.is_some_and(|at| at <= now)
 }
 
 fn instant(ms: i64, seconds: u32) -> Timestamp {

@@ -31,7 +31,7 @@ pub use distinct::Distinct;
 pub use ebbtide_ttl::{Code, RuleError};
 pub use expiry::{
     DefaultTtl, ITEMS_RULE, ItemRules, ItemTtl, RuleName, TTL_FIELD, TTL_SECONDS_MAX, TtlIndex, check_ttl,
-    earliest_date,
+    earliest_date, has_expired,
 };
 pub use expression::figure::{Figure, FigureValue};
 pub use expression::{Constants, Expression, ExpressionError};

@@ -3,8 +3,8 @@
 use super::Database;
 use crate::documents::options::{DocumentsOptions, DocumentsRecord};
 use crate::documents::pace::Stop;
-use crate::documents::read_ahead::Candidates;
-use crate::documents::snapshot::{DocumentsSnapshot, Hidden};
+use crate::documents::read_ahead::{Candidates, is_worth_it};
+use crate::documents::snapshot::{DocumentsSnapshot, Hidden, Kept};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -271,18 +271,24 @@ impl Documents {
         self.engine.with_id(document)
     }
 
-    /// The collection as a command with this filter reads it before it is queued; `None` for look-ups by `_id`, which take no time.
+    /// The collection as a command with this filter reads it before it is queued; `None` if it is read when it is its turn, which
+    /// meets all errors too.
     pub(super) fn read_ahead(&self, filter: &Filter) -> Option<DocumentsSnapshot> {
-        if filter.id_keys().is_some() {
+        if !is_worth_it(filter) {
             return None;
         }
-        // An error is met again by the command itself.
-        Some(self.snapshot().ok()?.with_stop(self.stop.clone()))
+        self.engine.check_writable().and_then(|()| self.engine.make_room()).ok()?;
+        Some(self.snapshot().ok()?.with_stop(self.stop.clone()).without_counting())
     }
 
     /// What matches a filter before the command is queued: see [`Transaction::matching`].
-    pub(super) fn candidates(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Option<Candidates> {
-        Candidates::of(self.read_ahead(filter)?, filter, hidden, limit).ok()
+    pub(super) fn candidates<T: Kept>(
+        &self,
+        filter: &Filter,
+        hidden: Hidden,
+        limit: Option<usize>,
+    ) -> Option<Candidates<T>> {
+        Candidates::of(self.read_ahead(filter)?, filter, hidden, limit).ok()?
     }
 
     fn ready<T: Serialize>(&self, value: &T) -> Result<(Bson, Bytes, RawDocumentBuf)> {

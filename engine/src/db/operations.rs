@@ -82,7 +82,7 @@ impl UpdateRequest {
         transaction: &mut Transaction<'_>,
         outcome: &mut WriteOutcome,
         index: usize,
-        ahead: Option<Candidates>,
+        ahead: Option<Candidates<Stored>>,
     ) -> Result<()> {
         let found = transaction.matching(&self.filter, Hidden::LeftOut, self.limit(), ahead)?;
         if found.is_empty() && self.upsert {
@@ -129,7 +129,7 @@ impl DeleteRequest {
     }
 
     /// Removes what matches for good, with the expired documents that do, and counts the visible ones.
-    fn run(&self, transaction: &mut Transaction<'_>, ahead: Option<Candidates>) -> Result<u64> {
+    fn run(&self, transaction: &mut Transaction<'_>, ahead: Option<Candidates<()>>) -> Result<u64> {
         let (mut removed, mut one_is_gone) = (0, false);
         for found in transaction.matching(&self.filter, Hidden::Included, None, ahead)? {
             if found.is_visible && self.only_one && one_is_gone {
@@ -215,7 +215,7 @@ impl FindAndModify {
         })
     }
 
-    fn run(&self, transaction: &mut Transaction<'_>, ahead: Option<Candidates>) -> Result<FoundAndModified> {
+    fn run(&self, transaction: &mut Transaction<'_>, ahead: Option<Candidates<Stored>>) -> Result<FoundAndModified> {
         let found = transaction.matching(&self.filter, Hidden::Included, None, ahead)?;
         let (mut visible, expired): (Vec<Match>, Vec<Match>) = found.into_iter().partition(|found| found.is_visible);
         // While the clock guard holds, an update is no reason to lose what may not have expired.

@@ -3,7 +3,7 @@
 use super::documents::{Documents, duplicate};
 use crate::documents::columns::{ColumnRecord, DocumentColumn};
 use crate::documents::memtable::raw;
-use crate::documents::read_ahead::Since;
+use crate::documents::read_ahead::{BYTES_MAX, Since};
 use crate::documents::snapshot::{Document, Match, document};
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
@@ -102,9 +102,9 @@ impl Documents {
     /// step. Expired documents are shown if `with_expired`; those that are removed or replaced do not count. Returns how many
     /// were removed or replaced.
     ///
-    /// `decide` returns one decision for each document that it is given. It is called again for a document that is written between
-    /// the first decision and the step. All writes of the database wait for these calls, which may be made in the thread of
-    /// another write: it must not call the database.
+    /// `decide` returns one decision for each document that it is given, and may be called again for any document: the last decision
+    /// counts. All writes of the database wait for the later calls, which may be made in the thread of another write: it must not
+    /// call the database.
     ///
     /// # Errors
     /// Errors of `decide`; [`Code::IllegalOperation`] if it panics; [`Code::ImmutableField`] for a change of an `_id`; [`Code::BadValue`] for a bad time to live. Nothing is
@@ -120,15 +120,17 @@ impl Documents {
         let ahead = match self.read_ahead(&decider.filter) {
             None => None,
             Some(before) => {
-                let changes = decider.decide_all(|filter, visitor| before.visit(filter, visitor))?;
-                Some((before, changes))
+                let changes = decider.decide_all(BYTES_MAX, |filter, visitor| before.visit(filter, visitor))?;
+                changes.map(|changes| (before, changes))
             }
         };
         self.write(move |transaction| {
-            let since = ahead.and_then(|(before, changes)| Some((transaction.since(&before)?, changes)));
-            let changes = match since {
+            let since = |(before, changes)| Some((transaction.since(&before, &decider.filter)?, changes));
+            let changes = match ahead.and_then(since) {
                 Some((since, changes)) => decider.brought_up_to(&since, changes)?,
-                None => decider.decide_all(|filter, visitor| transaction.visit(filter, visitor))?,
+                None => decider
+                    .decide_all(usize::MAX, |filter, visitor| transaction.visit(filter, visitor))?
+                    .unwrap_or_default(),
             };
             apply(changes, transaction)
         })
@@ -137,11 +139,25 @@ impl Documents {
 
 /// What was decided about one document.
 struct Change {
-    found: Match,
+    found: Match<()>,
     /// The new document, or none.
     document: Option<RawDocumentBuf>,
     /// Whether the time to live is another one: one that is stored stays as it is, even if it would be refused.
     sets_ttl: bool,
+}
+
+/// What was decided so far, and the bytes of it in memory.
+struct Changes {
+    all: Vec<Change>,
+    bytes: usize,
+}
+
+impl Changes {
+    fn push(&mut self, found: Match, document: Option<RawDocumentBuf>, sets_ttl: bool) {
+        self.bytes += size_of::<Change>() + found.key.len();
+        self.bytes += document.as_ref().map_or(0, |document| document.as_bytes().len());
+        self.all.push(Change { found: found.keep(), document, sets_ttl });
+    }
 }
 
 /// Decides on the documents that match a filter.
@@ -152,14 +168,15 @@ struct Decider<D> {
 }
 
 impl<D: FnMut(&[Document]) -> Result<Vec<Rewrite>>> Decider<D> {
-    /// Decides on what `visit` visits.
+    /// Decides on what `visit` visits; `None` if the changes take more than `bytes_max`.
     fn decide_all(
         &mut self,
+        bytes_max: usize,
         visit: impl FnOnce(&Filter, &mut dyn FnMut(Match) -> Result<bool>) -> Result<()>,
-    ) -> Result<Vec<Change>> {
+    ) -> Result<Option<Vec<Change>>> {
         let Decider { filter, with_expired, decide } = self;
         let filter = &*filter;
-        let mut changes = Vec::new();
+        let mut changes = Changes { all: Vec::new(), bytes: 0 };
         let mut waiting: Vec<Match> = Vec::new();
         let mut bytes = 0;
         visit(filter, &mut |found| {
@@ -171,22 +188,23 @@ impl<D: FnMut(&[Document]) -> Result<Vec<Rewrite>>> Decider<D> {
                 decide_some(std::mem::take(&mut waiting), filter, decide, &mut changes)?;
                 bytes = 0;
             }
-            Ok(true)
+            Ok(changes.bytes <= bytes_max)
         })?;
-        decide_some(waiting, filter, decide, &mut changes)?;
-        Ok(changes)
+        if changes.bytes <= bytes_max {
+            decide_some(waiting, filter, decide, &mut changes)?;
+        }
+        Ok((changes.bytes <= bytes_max).then_some(changes.all))
     }
 
     /// What was decided, without the documents that were written or have expired since, and what is decided about these now.
     fn brought_up_to(&mut self, since: &Since<'_>, changes: Vec<Change>) -> Result<Vec<Change>> {
-        let is_shown = |found: &Match| found.is_visible || self.with_expired;
+        let with_expired = self.with_expired;
         let unchanged = changes.into_iter().filter_map(|change| {
-            let found = since.unchanged(change.found).filter(is_shown)?;
+            let found = since.unchanged(change.found).filter(|found| found.is_visible || with_expired)?;
             Some(Change { found, ..change })
         });
         let mut current: Vec<Change> = unchanged.collect();
-        let written: Vec<Match> = since.written()?.into_iter().filter(is_shown).collect();
-        decide_some(written, &self.filter, &mut self.decide, &mut current)?;
+        current.extend(self.decide_all(usize::MAX, |_, visitor| since.visit_written(visitor))?.unwrap_or_default());
         Ok(current)
     }
 }
@@ -196,7 +214,7 @@ fn decide_some(
     mut found: Vec<Match>,
     filter: &Filter,
     decide: &mut impl FnMut(&[Document]) -> Result<Vec<Rewrite>>,
-    changes: &mut Vec<Change>,
+    changes: &mut Changes,
 ) -> Result<()> {
     found.retain(|found| filter.matches(raw(&found.stored.document)));
     if found.is_empty() {
@@ -211,7 +229,7 @@ fn decide_some(
     for ((found, old), outcome) in found.into_iter().zip(&shown).zip(decided) {
         match outcome {
             Rewrite::Keep => {}
-            Rewrite::Remove => changes.push(Change { found, document: None, sets_ttl: false }),
+            Rewrite::Remove => changes.push(found, None, false),
             Rewrite::Put(document) => {
                 check(&document)?;
                 if id_key(id_of(&document))? != found.key {
@@ -219,7 +237,7 @@ fn decide_some(
                     return Err(Error::new(Code::ImmutableField, what));
                 }
                 let sets_ttl = ttl_of(&document) != ttl_of(&old.document);
-                changes.push(Change { found, document: Some(document), sets_ttl });
+                changes.push(found, Some(document), sets_ttl);
             }
         }
     }

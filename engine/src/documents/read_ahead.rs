@@ -1,8 +1,9 @@
 //! What a command will change, read before it is queued: other writes wait only while that is brought up to date, not while a
 //! whole collection is read.
 
+use super::index::Chosen;
 use super::memtable::raw;
-use super::snapshot::{DocumentsSnapshot, Hidden, Match};
+use super::snapshot::{DocumentsSnapshot, Hidden, Kept, Match};
 use super::state::DocumentsState;
 use crate::error::Result;
 use bytes::Bytes;
@@ -10,6 +11,16 @@ use ebbtide_documents::Filter;
 use ebbtide_ttl::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Bytes of what one command may keep before it is queued. One that finds more is read when it is its turn.
+pub(crate) const BYTES_MAX: usize = 32 << 20;
+/// A command about so many documents by `_id` looks them up when it is its turn.
+const FEW_KEYS: usize = 100;
+
+/// Whether a command with this filter is worth to be read before it is queued.
+pub(crate) fn is_worth_it(filter: &Filter) -> bool {
+    filter.id_keys().is_none_or(|keys| keys.len() > FEW_KEYS)
+}
 
 /// The differences between a version of a collection that was read and the version that a command changes.
 pub(crate) struct Since<'a> {
@@ -19,53 +30,73 @@ pub(crate) struct Since<'a> {
 }
 
 impl<'a> Since<'a> {
-    /// `None` if everything has to be read again: segments have changed, or the clock went back, so that what had expired has not.
-    pub(super) fn of(before: &DocumentsSnapshot, state: &'a DocumentsState, now: Timestamp) -> Option<Since<'a>> {
-        let has_same_segments = Arc::ptr_eq(&before.state.segments, &state.segments);
-        if before.state.id != state.id || !has_same_segments || now < before.now {
+    /// `None` if everything has to be read again: documents were frozen or sealed, segments or rules have changed, or the clock went
+    /// back, so that what had expired has not. If not, the search with this filter is counted as a use of its index.
+    pub(super) fn of(
+        before: &DocumentsSnapshot,
+        state: &'a DocumentsState,
+        now: Timestamp,
+        filter: &Filter,
+    ) -> Option<Since<'a>> {
+        let is_same = before.state.id == state.id
+            && before.state.rules_epoch == state.rules_epoch
+            && Arc::ptr_eq(&before.state.segments, &state.segments);
+        if !is_same || now < before.now {
             return None;
         }
         let keys = state.memtable.changed_since(&before.state.memtable)?;
+        match filter.id_keys() {
+            Some(_) => state.usage.count_id(),
+            None => Chosen::of(&state.options.indexes, filter).iter().for_each(|index| state.usage.count(index.name)),
+        }
         Some(Since { state, now, keys })
     }
 
     /// A document that was read, as it is now; `None` if it was written or removed since.
-    pub(crate) fn unchanged(&self, found: Match) -> Option<Match> {
-        let Match { key, stored, row, .. } = found;
-        let is_superseded = row.is_some_and(|row| self.state.memtable.is_superseded(row));
-        (!is_superseded && !self.keys.contains(&key)).then(|| Match::new(self.state, self.now, key, (stored, row)))
+    pub(crate) fn unchanged<T>(&self, found: Match<T>) -> Option<Match<T>> {
+        let is_superseded = found.row.is_some_and(|row| self.state.memtable.is_superseded(row));
+        (!is_superseded && !self.keys.contains(&found.key)).then(|| found.at(self.now))
     }
 
-    /// The documents that were written since, in the order of their keys.
-    pub(crate) fn written(&self) -> Result<Vec<Match>> {
-        let mut written = Vec::new();
+    /// Visits the documents that were written since, in the order of their keys, until the visitor returns false.
+    pub(crate) fn visit_written(&self, visitor: &mut dyn FnMut(Match) -> Result<bool>) -> Result<()> {
         for key in &self.keys {
-            if let Some(found) = self.state.get(key)? {
-                written.push(Match::new(self.state, self.now, key.clone(), found));
+            if let Some(found) = self.state.get(key)?
+                && !visitor(Match::new(self.state, self.now, key.clone(), found))?
+            {
+                break;
             }
         }
-        Ok(written)
+        Ok(())
     }
 }
 
 /// The documents that matched a filter before the command was queued.
-pub(crate) struct Candidates {
+pub(crate) struct Candidates<T> {
     before: DocumentsSnapshot,
     hidden: Hidden,
     limit: Option<usize>,
-    found: Vec<Match>,
+    found: Vec<Match<T>>,
 }
 
-impl Candidates {
-    /// The documents of a snapshot that match a filter, in the order of their keys, at most `limit`.
+impl<T: Kept> Candidates<T> {
+    /// The documents of a snapshot that match a filter, in the order of their keys, at most `limit`; `None` if they are too large.
     pub(crate) fn of(
         before: DocumentsSnapshot,
         filter: &Filter,
         hidden: Hidden,
         limit: Option<usize>,
-    ) -> Result<Candidates> {
-        let found = before.matching_of(filter, hidden, limit)?;
-        Ok(Candidates { before, hidden, limit, found })
+    ) -> Result<Option<Candidates<T>>> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        before.visit(filter, &mut |one| {
+            if is_wanted(&one, hidden) && filter.matches(raw(&one.stored.document)) {
+                let kept: Match<T> = one.keep();
+                bytes += size_of::<Match<T>>() + kept.key.len() + kept.stored.bytes();
+                found.push(kept);
+            }
+            Ok(bytes <= BYTES_MAX && found.len() < limit.unwrap_or(usize::MAX))
+        })?;
+        Ok((bytes <= BYTES_MAX).then_some(Candidates { before, hidden, limit, found }))
     }
 
     /// What matches in the version that the command changes; `None` if that has to be found again.
@@ -74,20 +105,27 @@ impl Candidates {
         state: &DocumentsState,
         now: Timestamp,
         filter: &Filter,
-    ) -> Result<Option<Vec<Match>>> {
+    ) -> Result<Option<Vec<Match<T>>>> {
         let Candidates { before, hidden, limit, found } = self;
-        let Some(since) = Since::of(&before, state, now) else { return Ok(None) };
-        let is_wanted = |found: &Match| found.is_visible || hidden == Hidden::Included;
+        let Some(since) = Since::of(&before, state, now, filter) else { return Ok(None) };
         let (limit, count) = (limit.unwrap_or(usize::MAX), found.len());
         let unchanged = found.into_iter().filter_map(|found| since.unchanged(found));
-        let mut current: Vec<Match> = unchanged.filter(is_wanted).collect();
+        let mut current: Vec<Match<T>> = unchanged.filter(|found| is_wanted(found, hidden)).collect();
         if count >= limit && current.len() < count {
             return Ok(None); // Those that come next were not read.
         }
-        let written = since.written()?.into_iter();
-        current.extend(written.filter(|found| is_wanted(found) && filter.matches(raw(&found.stored.document))));
+        since.visit_written(&mut |one| {
+            if is_wanted(&one, hidden) && filter.matches(raw(&one.stored.document)) {
+                current.push(one.keep());
+            }
+            Ok(true)
+        })?;
         current.sort_by(|a, b| a.key.cmp(&b.key));
         current.truncate(limit);
         Ok(Some(current))
     }
+}
+
+fn is_wanted<T>(found: &Match<T>, hidden: Hidden) -> bool {
+    found.is_visible || hidden == Hidden::Included
 }

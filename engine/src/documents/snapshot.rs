@@ -11,7 +11,7 @@ use super::usage::IndexUse;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
-use ebbtide_documents::{Filter, Purpose, Sort};
+use ebbtide_documents::{Filter, Purpose, Sort, has_expired};
 use ebbtide_ttl::Timestamp;
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
@@ -24,13 +24,15 @@ pub(crate) enum Hidden {
     Included,
 }
 
-/// A document that was found.
+/// A document that was found, and as much of it as is kept: see [`Kept`].
 #[derive(Debug, Clone)]
-pub(crate) struct Match {
+pub(crate) struct Match<T = Stored> {
     pub(crate) key: Bytes,
-    pub(crate) stored: Stored,
+    pub(crate) stored: T,
     /// Its row, if a segment has it.
     pub(crate) row: Option<Row>,
+    /// When it expires under the rules of now.
+    expires: Option<Timestamp>,
     /// Whether it has not expired.
     pub(crate) is_visible: bool,
 }
@@ -38,31 +40,76 @@ pub(crate) struct Match {
 impl Match {
     /// A document as it is in a version of its collection at an instant.
     pub(super) fn new(state: &DocumentsState, now: Timestamp, key: Bytes, (stored, row): Found) -> Match {
-        let is_visible = !is_expired(state, &stored, now);
-        Match { key, stored, row, is_visible }
+        let expires = expiry(state, &stored);
+        Match { key, stored, row, expires, is_visible: !has_expired(expires, now) }
     }
+
+    pub(crate) fn keep<T: Kept>(self) -> Match<T> {
+        let Match { key, stored, row, expires, is_visible } = self;
+        Match { key, stored: T::of(stored), row, expires, is_visible }
+    }
+}
+
+impl<T> Match<T> {
+    /// The same at another instant, under the same rules.
+    pub(super) fn at(self, now: Timestamp) -> Match<T> {
+        let is_visible = !has_expired(self.expires, now);
+        Match { is_visible, ..self }
+    }
+}
+
+/// How much of a document that was found a command keeps.
+pub(crate) trait Kept {
+    fn of(stored: Stored) -> Self;
+
+    /// Bytes in memory, beside those of the [`Match`].
+    fn bytes(&self) -> usize;
+}
+
+impl Kept for Stored {
+    fn of(stored: Stored) -> Stored {
+        stored
+    }
+
+    fn bytes(&self) -> usize {
+        self.document.len()
+    }
+}
+
+/// Nothing, for a document that will be removed.
+impl Kept for () {
+    fn of(_: Stored) {}
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// When a document expires, if it ever does.
+fn expiry(state: &DocumentsState, stored: &Stored) -> Option<Timestamp> {
+    state.rules.expires_at(raw(&stored.document), stored.written).map(|(at, _)| at)
 }
 
 /// Whether a document has expired. No other code decides this.
 pub(crate) fn is_expired(state: &DocumentsState, stored: &Stored, now: Timestamp) -> bool {
-    state.rules.expired_by(raw(&stored.document), stored.written, now).is_some()
+    has_expired(expiry(state, stored), now)
 }
 
 /// Documents that match a filter, in the order of their keys, at most `limit`.
-pub(crate) fn matching(
+pub(crate) fn matching<T: Kept>(
     state: &DocumentsState,
     now: Timestamp,
     filter: &Filter,
     hidden: Hidden,
     limit: Option<usize>,
     stop: &Stop,
-) -> Result<Vec<Match>> {
+) -> Result<Vec<Match<T>>> {
     let limit = limit.unwrap_or(usize::MAX);
     let mut found = Vec::new();
     visit(state, filter, None, stop, &mut |key, at| {
         let one = Match::new(state, now, key, at);
         if (one.is_visible || hidden == Hidden::Included) && filter.matches(raw(&one.stored.document)) {
-            found.push(one);
+            found.push(one.keep());
         }
         Ok(found.len() < limit)
     })?;
@@ -286,12 +333,7 @@ impl DocumentsSnapshot {
 
     /// Visible documents that match a filter, in the order of their keys.
     pub(crate) fn matching(&self, filter: &Filter) -> Result<Vec<Match>> {
-        self.matching_of(filter, Hidden::LeftOut, None)
-    }
-
-    /// Documents that match a filter, in the order of their keys, at most `limit`.
-    pub(super) fn matching_of(&self, filter: &Filter, hidden: Hidden, limit: Option<usize>) -> Result<Vec<Match>> {
-        matching(&self.state, self.now, filter, hidden, limit, &self.stop)
+        matching(&self.state, self.now, filter, Hidden::LeftOut, None, &self.stop)
     }
 
     /// The visible document with a key.

@@ -6,7 +6,7 @@ use super::memtable::{Replaced, Row, Stored, raw};
 use super::options::DocumentsOptions;
 use super::pace::{STRIDE, Stop};
 use super::read_ahead::{Candidates, Since};
-use super::snapshot::{self, DocumentsSnapshot, Hidden, Match};
+use super::snapshot::{self, DocumentsSnapshot, Hidden, Kept, Match};
 use super::state::DocumentsState;
 use crate::error::{Error, Result};
 use bytes::Bytes;
@@ -131,13 +131,13 @@ impl<'a> Transaction<'a> {
 
     /// Documents that match a filter, in the order of their keys, at most `limit`. `ahead` is what was found with the same filter
     /// and limit before the command was queued.
-    pub(crate) fn matching(
+    pub(crate) fn matching<T: Kept>(
         &self,
         filter: &Filter,
         hidden: Hidden,
         limit: Option<usize>,
-        ahead: Option<Candidates>,
-    ) -> Result<Vec<Match>> {
+        ahead: Option<Candidates<T>>,
+    ) -> Result<Vec<Match<T>>> {
         if let Some(candidates) = ahead
             && let Some(found) = candidates.brought_up_to(self.state, self.now, filter)?
         {
@@ -146,9 +146,9 @@ impl<'a> Transaction<'a> {
         snapshot::matching(self.state, self.now, filter, hidden, limit, &self.stop)
     }
 
-    /// What has changed since a version of the collection; `None` if everything has to be read again.
-    pub(crate) fn since(&self, before: &DocumentsSnapshot) -> Option<Since<'_>> {
-        Since::of(before, self.state, self.now)
+    /// What has changed since a version of the collection that was read with this filter; `None` if everything has to be read again.
+    pub(crate) fn since(&self, before: &DocumentsSnapshot, filter: &Filter) -> Option<Since<'_>> {
+        Since::of(before, self.state, self.now, filter)
     }
 
     /// Visits the stored documents that may match a filter.
@@ -175,7 +175,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes a document in the place of one that was found, and that the command has not changed since.
-    pub(crate) fn put_over(&mut self, found: &Match, document: Bytes) -> Result<()> {
+    pub(crate) fn put_over<T>(&mut self, found: &Match<T>, document: Bytes) -> Result<()> {
         self.step()?;
         if let Some(held) = self.held.as_ref().filter(|_| !found.is_visible) {
             return Err(replaces_expired(held));
@@ -209,7 +209,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Removes a document that was found, and that the command has not changed since, for good.
-    pub(crate) fn remove_found(&mut self, found: Match) -> Result<()> {
+    pub(crate) fn remove_found<T>(&mut self, found: Match<T>) -> Result<()> {
         self.step()?;
         self.apply(Change { key: found.key, stored: None }, found.row);
         Ok(())
