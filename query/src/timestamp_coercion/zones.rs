@@ -52,7 +52,10 @@ fn like_other(value: &mut Expr, own: &DataType, other: &DataType) -> bool {
 
 /// Gives the keys of a join, by `USING`, INTERSECT or EXCEPT, one zone.
 pub(super) fn of_keys(plan: LogicalPlan) -> Transformed<LogicalPlan> {
-    let LogicalPlan::Join(mut join) = plan else { return Transformed::no(plan) };
+    let mut join = match plan {
+        LogicalPlan::Join(join) => join,
+        other => return Transformed::no(other),
+    };
     let mut changed = false;
     for (left, right) in &mut join.on {
         let (Ok(of_left), Ok(of_right)) = (left.get_type(join.left.schema()), right.get_type(join.right.schema()))
