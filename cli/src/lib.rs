@@ -201,8 +201,8 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
     let filter = if parts.iter().all(is_known) { EnvFilter::try_new(parts.join(",")).ok() } else { None };
     filter.ok_or_else(|| {
         Failure::usage(format!(
-            "the environment variable EBBTIDE_LOG is '{given}'; expected off, error, warn, info, debug or trace, the same for a part of \
-             the program, as ebbtide_server=debug, or several of these with commas between them"
+            "the environment variable EBBTIDE_LOG is '{given}'; expected off, error, warn, info, debug or trace, a level for one part of \
+             the program (ebbtide_server=debug), or a comma-separated list of these"
         ))
     })
 }

@@ -146,7 +146,7 @@ fn begin_log(format: LogFormat) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the open ports.
+/// Prints the open ports.
 fn announce(doors: &[(&str, Option<SocketAddr>)]) -> Result<(), Failure> {
     for (door, address) in doors {
         if let Some(address) = address {

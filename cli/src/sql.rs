@@ -9,7 +9,7 @@ use crate::{Failure, files, parse_now};
 use ebbtide::DocumentsSnapshot;
 use ebbtide::documents_model::json::canonical_text;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
-use ebbtide_query::{SessionSettings, statement};
+use ebbtide_query::{SessionSettings, may_return_rows, statement};
 use futures::StreamExt;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,14 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     let Some(most) = statements.iter().map(need).max() else {
         return Err(Failure::usage("there is no statement"));
     };
+    let nothing = || {
+        let what = if chart.is_some() { "draw" } else { "write" };
+        Failure::usage(format!("there is nothing to {what}: no statement returns rows"))
+    };
+    // Before anything is done that cannot be undone.
+    if file.is_some() && !statements.iter().any(may_return_rows) {
+        return Err(nothing());
+    }
     let mut session = LazySession::new(cli, settings, most);
     let mut output = match file {
         Some(path) => Some(files::NewFile::create(path, &cli.db)?.gone_if_interrupted(runtime)),
@@ -73,8 +81,7 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     }
     if let Some(new) = output.take() {
         if results == 0 {
-            let what = if chart.is_some() { "draw" } else { "write" };
-            return Err(Failure::usage(format!("there is nothing to {what}: no statement returns rows")));
+            return Err(nothing());
         }
         new.keep()?;
     }

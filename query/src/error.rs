@@ -212,8 +212,31 @@ impl Explainer<'_> {
 
     /// An error located at the first occurrence of `word` in the statement.
     fn at_word(&self, code: Code, word: &str, message: String) -> QueryError {
-        let place =
-            self.tokens.iter().find(|t| matches!(&t.token, Token::Word(w) if w.value.eq_ignore_ascii_case(word)));
+        let place = self.tokens.iter().find(|token| is_word(token, word));
+        self.at_token(code, place, message)
+    }
+
+    /// An error located at the first occurrence of a column's name that is not in a `USING (...)`, which names it for several tables.
+    fn at_column(&self, code: Code, name: &str, message: String) -> QueryError {
+        let mut before = None;
+        // Whether a token is within the parentheses.
+        let mut within = false;
+        let place = self.tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).find(|token| {
+            within = match token.token {
+                Token::LParen => within || before.is_some_and(|before| is_word(before, "USING")),
+                Token::RParen => false,
+                _ => within,
+            };
+            before = Some(*token);
+            !within && is_word(token, name)
+        });
+        match place {
+            Some(_) => self.at_token(code, place, message),
+            None => self.at_word(code, name, message),
+        }
+    }
+
+    fn at_token(&self, code: Code, place: Option<&TokenWithSpan>, message: String) -> QueryError {
         match place {
             Some(token) => QueryError::new(code, self.located(token.span.start, message).to_string()),
             None => QueryError::new(code, message),
@@ -282,7 +305,7 @@ impl Explainer<'_> {
                 let name = &field.name;
                 let message =
                     format!("column '{name}' is ambiguous: several tables have it; write which one is meant: t.{name}");
-                self.at_word(Code::BadValue, name, message)
+                self.at_column(Code::BadValue, name, message)
             }
             SchemaError::AmbiguousReference { field } => self.twice(&field.name),
             SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
@@ -294,7 +317,7 @@ impl Explainer<'_> {
     fn twice(&self, name: &str) -> QueryError {
         let message = format!(
             "two columns are called '{name}' where names must differ: in ROLLUP, CUBE, or a query within another one; leave one out, or \
-             rename it with AS"
+             rename it with AS; or a table is joined with itself: give one of them another name, as in FROM w a JOIN w b"
         );
         self.at_word(Code::BadValue, name, message)
     }
@@ -377,6 +400,10 @@ impl Explainer<'_> {
             false => QueryError::new(Code::BadValue, text),
         }
     }
+}
+
+fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(w) if w.value.eq_ignore_ascii_case(word))
 }
 
 /// A function's own message about its arguments, without what DataFusion wraps around it.

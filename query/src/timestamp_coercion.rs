@@ -49,17 +49,20 @@ pub(crate) fn rewrite_plan(
         let plan = if types_change { plan.recompute_schema()? } else { plan };
         let Transformed { data: plan, transformed, .. } = units::in_one_unit(plan)?;
         types_change |= transformed;
+        let Transformed { data: plan, transformed: keys_change, .. } = zones::of_keys(plan);
+        let transformed = transformed || keys_change;
         if !has_work(&plan)? {
             return Ok(Transformed::new_transformed(plan, transformed));
         }
         let rewriter = Rewriter { schema: input_schema(&plan)?, now, config: Arc::clone(config) };
         let names = NamePreserver::new(&plan);
         let before = Arc::clone(plan.schema());
-        let rewritten = plan.map_expressions(|expr| {
+        let mut rewritten = plan.map_expressions(|expr| {
             let name = names.save(&expr);
             Ok(rewriter.rewrite(expr)?.update_data(|expr| name.restore(expr)))
         })?;
         if !rewritten.transformed {
+            rewritten.transformed = transformed;
             return Ok(rewritten);
         }
         let rewritten = rewritten.map_data(LogicalPlan::recompute_schema)?;
@@ -78,6 +81,7 @@ fn has_work(plan: &LogicalPlan) -> Result<bool> {
     let is_work = |expr: &Expr| match expr {
         Expr::BinaryExpr(binary) => is_comparison(binary.op) || binary.op == Operator::Minus,
         Expr::ScalarFunction(call) => zones::chooses(call),
+        Expr::InSubquery(_) | Expr::SetComparison(_) => true,
         other => matches!(other, Expr::Between(_) | Expr::InList(_) | Expr::Cast(_) | Expr::Case(_)),
     };
     let mut found = false;
@@ -327,6 +331,8 @@ impl Rewriter {
             Expr::Between(between) => self.between(between),
             Expr::InList(list) => self.in_list(list),
             Expr::Cast(cast) => Ok(self.cast(cast)),
+            Expr::InSubquery(sought) => self.in_subquery(sought),
+            Expr::SetComparison(compared) => self.any_or_all(compared),
             other => Ok(self.beside(other)),
         }
     }

@@ -354,6 +354,22 @@ fn an_option_that_would_have_no_effect_is_refused() {
     let none = inside(folder.path(), &["sql", "-o", "none.csv", "CREATE COLLECTION y WITH (timeField = 't')"], "");
     assert!(none.code == 2 && none.stderr.contains("there is nothing to write"), "{}", none.stderr);
     assert!(!folder.path().join("none.csv").exists());
+    // Nothing is stored either.
+    let insert = "INSERT INTO w (time, s) VALUES ('2024-01-01', 'x')";
+    let prepared = &format!("PREPARE p AS {insert}; EXECUTE p");
+    let count = || inside(folder.path(), &["sql", "-f", "csv", "SELECT count(*) AS n FROM w"], "").stdout;
+    let before = count();
+    for text in [insert, &format!("SET datafusion.execution.batch_size = 4096; {insert}"), prepared] {
+        let refused = inside(folder.path(), &["sql", "-o", "none.csv", text], "");
+        assert!(
+            refused.code == 2 && refused.stderr.contains("there is nothing to write"),
+            "{text}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(count(), before);
+    let rows = inside(folder.path(), &["sql", "-o", "n.csv", &format!("{insert}; SELECT 1 AS n")], "");
+    assert_eq!((rows.code, count() == before), (0, false), "{}", rows.stderr);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::table::DocumentsTable;
 use crate::several::is_json_of_several;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, JoinType, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, JoinType, Result, ScalarValue};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{Between, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -17,71 +17,88 @@ use ebbtide::documents_model::json::relaxed_value_text;
 /// Which columns of a plan have the values of columns of ordinary collections that show Extended JSON, unchanged. A text that an
 /// expression makes is not one.
 pub(crate) fn json_columns(plan: &LogicalPlan) -> Vec<bool> {
-    (0..plan.schema().fields().len()).map(|at| is_json(plan, at)).collect()
-}
-
-fn is_json(plan: &LogicalPlan, at: usize) -> bool {
-    match plan {
-        LogicalPlan::TableScan(scan) => scans_json(scan, at),
-        LogicalPlan::Projection(projection) => has_json(&projection.input, projection.expr.get(at)),
-        LogicalPlan::Distinct(Distinct::On(on)) => has_json(&on.input, on.select_expr.get(at)),
-        LogicalPlan::Distinct(Distinct::All(input)) => is_json(input, at),
+    // Each input is looked at once: a plan in which each column names one below it twice would take 2^n steps.
+    let mut found = match plan {
+        LogicalPlan::TableScan(scan) => scanned(scan),
+        LogicalPlan::Projection(projection) => Rows::of(&projection.input).give(&projection.expr),
+        LogicalPlan::Distinct(Distinct::On(on)) => Rows::of(&on.input).give(&on.select_expr),
+        LogicalPlan::Distinct(Distinct::All(input)) => json_columns(input),
         LogicalPlan::Aggregate(aggregate) => {
             let groups = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
-            let expr = match at.checked_sub(groups) {
-                Some(at) => aggregate.aggr_expr.get(at),
-                None => aggregate.group_expr.get(at),
-            };
-            has_json(&aggregate.input, expr)
+            let rows = Rows::of(&aggregate.input);
+            let mut found = rows.give(&aggregate.group_expr);
+            found.resize(groups, false);
+            found.extend(rows.give(&aggregate.aggr_expr));
+            found
         }
-        LogicalPlan::Filter(filter) => is_json(&filter.input, at),
-        LogicalPlan::Sort(sort) => is_json(&sort.input, at),
-        LogicalPlan::Limit(limit) => is_json(&limit.input, at),
-        LogicalPlan::SubqueryAlias(alias) => is_json(&alias.input, at),
-        LogicalPlan::Window(window) => match at.checked_sub(window.input.schema().fields().len()) {
-            Some(at) => has_json(&window.input, window.window_expr.get(at)),
-            None => is_json(&window.input, at),
-        },
-        LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_json(input, at)),
+        LogicalPlan::Filter(filter) => json_columns(&filter.input),
+        LogicalPlan::Sort(sort) => json_columns(&sort.input),
+        LogicalPlan::Limit(limit) => json_columns(&limit.input),
+        LogicalPlan::SubqueryAlias(alias) => json_columns(&alias.input),
+        LogicalPlan::Window(window) => {
+            let rows = Rows::of(&window.input);
+            let computed = rows.give(&window.window_expr);
+            [rows.json, computed].concat()
+        }
+        LogicalPlan::Union(union) => {
+            let inputs: Vec<Vec<bool>> = union.inputs.iter().map(|input| json_columns(input)).collect();
+            let of_all = |at: usize| inputs.iter().all(|json| json.get(at) == Some(&true));
+            (0..union.schema.fields().len()).map(of_all).collect()
+        }
         LogicalPlan::Join(join) => {
             let of_right = matches!(join.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark);
-            let left = if of_right { 0 } else { join.left.schema().fields().len() };
-            let right = join.right.schema().fields().len();
-            match at.checked_sub(left) {
-                None => is_json(&join.left, at),
-                Some(at) => at < right && join.join_type != JoinType::LeftMark && is_json(&join.right, at),
+            let mut found = if of_right { Vec::new() } else { json_columns(&join.left) };
+            if !matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) {
+                found.extend(json_columns(&join.right));
             }
+            found
         }
-        _ => false,
-    }
+        _ => Vec::new(),
+    };
+    found.resize(plan.schema().fields().len(), false);
+    found
 }
 
-fn scans_json(scan: &TableScan, at: usize) -> bool {
-    let at = match &scan.projection {
-        Some(columns) => columns.get(at).copied(),
-        None => Some(at),
+fn scanned(scan: &TableScan) -> Vec<bool> {
+    let columns: Vec<usize> = match &scan.projection {
+        Some(columns) => columns.clone(),
+        None => (0..scan.source.schema().fields().len()).collect(),
     };
-    let Some(at) = at else { return false };
     if let Some(view) = scan.source.get_logical_plan() {
-        return is_json(&view, at);
+        let json = json_columns(&view);
+        return columns.into_iter().map(|at| json.get(at) == Some(&true)).collect();
     }
-    let Ok(table) = source_as_provider(&scan.source) else { return false };
-    match table.downcast_ref::<DocumentsTable>() {
+    let Ok(table) = source_as_provider(&scan.source) else { return vec![false; columns.len()] };
+    let is_json = |at: usize| match table.downcast_ref::<DocumentsTable>() {
         Some(table) => table.planned.is_json(at),
         None => is_json_of_several(&table, at),
+    };
+    columns.into_iter().map(is_json).collect()
+}
+
+/// The rows of a plan.
+struct Rows<'p> {
+    schema: &'p DFSchema,
+    /// [`json_columns`].
+    json: Vec<bool>,
+}
+
+impl Rows<'_> {
+    fn of(plan: &LogicalPlan) -> Rows<'_> {
+        Rows { schema: plan.schema(), json: json_columns(plan) }
+    }
+
+    fn is_json(&self, column: &Column) -> bool {
+        self.schema.maybe_index_of_column(column).is_some_and(|at| self.json[at])
+    }
+
+    /// Which expressions over these rows give only values of such columns.
+    fn give(&self, exprs: &[Expr]) -> Vec<bool> {
+        exprs.iter().map(|expr| gives_json(expr, &|column| self.is_json(column))).collect()
     }
 }
 
-/// Whether an expression over the rows of a plan gives only values of such columns.
-fn has_json(input: &LogicalPlan, expr: Option<&Expr>) -> bool {
-    expr.is_some_and(|expr| gives_json(expr, &|column| is_json_column(input, column)))
-}
-
-fn is_json_column(input: &LogicalPlan, column: &Column) -> bool {
-    input.schema().maybe_index_of_column(column).is_some_and(|at| is_json(input, at))
-}
-
-/// Whether an expression is one of the columns that `is_json` tells, or chooses among values of them, as `CASE` and `max` do.
+/// Whether an expression is one of the columns that `is_json` accepts, or chooses among values of them, as `CASE` and `max` do.
 fn gives_json(expr: &Expr, is_json: &dyn Fn(&Column) -> bool) -> bool {
     let values: Vec<&Expr> = match expr {
         Expr::Column(column) => return is_json(column),
@@ -116,7 +133,7 @@ fn chosen<'e>(function: &str, args: &'e [Expr]) -> Vec<&'e Expr> {
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= matches!(node, LogicalPlan::TableScan(scan) if has_json_columns(scan));
+        found |= matches!(node, LogicalPlan::TableScan(scan) if scanned(scan).contains(&true));
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !found {
@@ -127,10 +144,6 @@ pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
         if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
     })?;
     Ok(rewritten.data)
-}
-
-fn has_json_columns(scan: &TableScan) -> bool {
-    (0..scan.projected_schema.fields().len()).any(|at| scans_json(scan, at))
 }
 
 fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -144,7 +157,8 @@ fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let names = NamePreserver::new(&plan);
     let inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
-    let is_json = |column: &Column| inputs.iter().any(|input| is_json_column(input, column));
+    let inputs: Vec<Rows<'_>> = inputs.iter().map(Rows::of).collect();
+    let is_json = |column: &Column| inputs.iter().any(|input| input.is_json(column));
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
         Ok(expr.transform_up(|expr| compared(expr, &is_json))?.update_data(|expr| name.restore(expr)))

@@ -126,7 +126,7 @@ enum NewValue {
     /// What the document holds in the field of this column, or the whole document.
     Stored(String),
     Computed(Arc<dyn PhysicalExpr>),
-    /// Texts of Extended JSON, of which the values are stored.
+    /// Extended JSON texts whose values are stored.
     Json(Arc<dyn PhysicalExpr>),
 }
 

@@ -5,9 +5,8 @@ pub(super) fn in_words(message: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(part, _)| message.contains(part)).map(|(_, words)| *words)
 }
 
-const OUTER: &str = "this use of columns of the outer query in a subquery, or of a table before LATERAL; they may be compared in its WHERE, with = if \
-                     it aggregates, but neither beside LIMIT nor elsewhere: write a join, with row_number() OVER (PARTITION BY ...) in the \
-                     place of LIMIT";
+const OUTER: &str = "outer columns may be used only in the WHERE of a subquery or LATERAL table; if it aggregates, only with =; with LIMIT they \
+                     cannot be used: write a join with row_number() OVER (PARTITION BY ...)";
 const PLACE: &str = "IN, EXISTS or ANY with a subquery in this place, such as the list of a SELECT; count the rows instead: (SELECT count(*) \
                      FROM ... WHERE ...) > 0";
 const CLAUSE: &str = "a subquery with columns of the outer query in this clause; compute it in the list of an inner query, and refer to it by \

@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Up to this many rows at each end of a frame are copied for each row.
+const REACH_MAX: usize = 64;
+
 /// A function.
 #[derive(Debug, Clone)]
 pub(super) enum Other {
@@ -22,7 +25,7 @@ pub(super) enum Other {
 }
 
 impl Other {
-    /// How many rows at each end of a frame a function of rows looks at; `None` if it may look at all.
+    /// How many rows at each end of a frame a function of rows looks at, if they are few; `None` if it may look at all.
     fn reach(&self) -> Option<usize> {
         let Other::OfRows(function) = self else { return None };
         let function = function.as_any().downcast_ref::<WindowUDFExpr>()?;
@@ -33,7 +36,9 @@ impl Other {
         match (function.fun().name(), function.args()) {
             ("first_value" | "last_value", _) => Some(1),
             ("nth_value", [_, place]) => match place.downcast_ref::<Literal>()?.value() {
-                ScalarValue::Int64(Some(place)) => usize::try_from(place.unsigned_abs().max(1)).ok(),
+                ScalarValue::Int64(Some(place)) => {
+                    usize::try_from(place.unsigned_abs().max(1)).ok().filter(|reach| *reach <= REACH_MAX)
+                }
                 _ => None,
             },
             _ => None,

@@ -1,4 +1,4 @@
-//! Casts of texts that DataFusion reads otherwise than PostgreSQL: `'{a,b}'::text[]`, `'02:00:00'::interval`; and the patterns
+//! Casts of texts that DataFusion reads otherwise than PostgreSQL: `'{a,b}'::text[]`, `'02:00:00'::interval`; and the formats
 //! of `to_char`.
 
 use super::intervals;
@@ -7,10 +7,10 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{Expr, ExprSchemable};
 
-/// Replaces literals under casts, and patterns.
+/// Replaces literals under casts, and patterns, and puts formats behind their times.
 #[derive(Debug)]
 pub(super) struct Texts;
 
@@ -19,7 +19,7 @@ impl FunctionRewrite for Texts {
         "casts_of_texts"
     }
 
-    fn rewrite(&self, mut expr: Expr, _: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
+    fn rewrite(&self, mut expr: Expr, schema: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
         if let Expr::Cast(cast) = &mut expr
             && let Expr::Literal(value, _) = cast.expr.as_ref()
             && let Some(text) = value.try_as_str().flatten()
@@ -34,17 +34,36 @@ impl FunctionRewrite for Texts {
                 return Ok(Transformed::yes(expr));
             }
         }
+        let mut changed = false;
         if let Expr::ScalarFunction(made) = &mut expr
             && made.func.name() == "to_char"
-            && let [_, Expr::Literal(pattern, _)] = made.args.as_mut_slice()
-            && let Some(text) = pattern.try_as_str().flatten()
-            && is_pattern(text)
         {
-            *pattern = ScalarValue::from(specifiers(text)?);
-            return Ok(Transformed::yes(expr));
+            if let [format, time] = made.args.as_mut_slice()
+                && is_format(format, schema)
+                && is_time(time, schema)
+            {
+                std::mem::swap(format, time);
+                changed = true;
+            }
+            if let [_, Expr::Literal(pattern, _)] = made.args.as_mut_slice()
+                && let Some(text) = pattern.try_as_str().flatten()
+                && is_pattern(text)
+            {
+                *pattern = ScalarValue::from(specifiers(text)?);
+                changed = true;
+            }
         }
-        Ok(Transformed::no(expr))
+        Ok(Transformed::new_transformed(expr, changed))
     }
+}
+
+fn is_time(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|kind| kind.is_temporal())
+}
+
+/// Whether an argument is a text, or a parameter without a type.
+fn is_format(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|kind| kind.is_string() || kind.is_null())
 }
 
 /// Whether an expression, without those inside it, may be replaced.

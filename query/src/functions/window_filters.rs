@@ -9,8 +9,15 @@ use datafusion::logical_expr::expr::{Case, WindowFunction};
 use datafusion::logical_expr::{Expr, LogicalPlan, WindowFrameBound, WindowFrameUnits};
 
 /// Functions to which a row whose argument is null makes no difference.
-const LEAVE_OUT_NULLS: [&str; 15] = [
+const LEAVE_OUT_NULLS: [&str; 33] = [
+    "approx_distinct",
+    "approx_median",
+    "approx_percentile_cont",
+    "approx_percentile_cont_with_weight",
     "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
     "bool_and",
     "bool_or",
     "corr",
@@ -20,8 +27,19 @@ const LEAVE_OUT_NULLS: [&str; 15] = [
     "max",
     "median",
     "min",
+    "percentile_cont",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
     "stddev",
     "stddev_pop",
+    "string_agg",
     "sum",
     "var",
     "var_pop",

@@ -53,6 +53,17 @@ fn texts(expr: &Expr, node: &LogicalPlan) -> Vec<String> {
     if !call.args.iter().any(is_open) {
         return Vec::new();
     }
+    let id = |arg: &Expr| match arg {
+        Expr::Placeholder(placeholder) => Some(placeholder.id.clone()),
+        _ => None,
+    };
+    // The format may stand before the time.
+    if let ("to_char", [format, time]) = (call.func.name(), call.args.as_slice())
+        && is_open(format)
+        && type_in(time, node).is_some_and(|kind| kind.is_temporal())
+    {
+        return id(format).into_iter().collect();
+    }
     let field = |arg: &Expr| {
         let kind = if is_open(arg) { DataType::Null } else { type_in(arg, node)? };
         Some(Arc::new(Field::new("", kind, true)))
@@ -63,10 +74,6 @@ fn texts(expr: &Expr, node: &LogicalPlan) -> Vec<String> {
     };
     let Ok(wanted) = fields_with_udf(&fields, call.func.as_ref()) else { return Vec::new() };
     let texts = call.args.iter().zip(&wanted).filter(|(arg, wanted)| is_open(arg) && wanted.data_type().is_string());
-    let id = |arg: &Expr| match arg {
-        Expr::Placeholder(placeholder) => Some(placeholder.id.clone()),
-        _ => None,
-    };
     texts.filter_map(|(arg, _)| id(arg)).collect()
 }
 

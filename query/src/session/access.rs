@@ -68,14 +68,10 @@ pub fn changes_database(statement: &Statement) -> bool {
         DfStatement::Explain(explain) if explain.options.analyze => of_sql(&explain.statement) == Access::Write,
         _ => false,
     };
-    let begins_with = |words: &[&str]| match statement.tokens.first().map(|first| &first.token) {
-        Some(Token::Word(word)) => words.iter().any(|known| word.value.eq_ignore_ascii_case(known)),
-        _ => false,
-    };
     match &statement.kind {
         // The most frequent ones need not be parsed.
-        StatementKind::Sql if begins_with(&["SELECT", "FROM", "VALUES", "SET"]) => false,
-        StatementKind::Sql if begins_with(&["INSERT", "UPDATE", "DELETE"]) => true,
+        StatementKind::Sql if begins_with(statement, &["SELECT", "FROM", "VALUES", "SET"]) => false,
+        StatementKind::Sql if begins_with(statement, &["INSERT", "UPDATE", "DELETE"]) => true,
         StatementKind::Sql => sql::stack_for(&statement.tokens)
             .is_ok_and(|stack| sql::with_stack(stack, || tree(&statement.text).is_some_and(|parsed| changes(&parsed)))),
         StatementKind::Show(_)
@@ -84,6 +80,34 @@ pub fn changes_database(statement: &Statement) -> bool {
         | StatementKind::Describe(_)
         | StatementKind::ExplainExpiry { .. } => false,
         _ => true,
+    }
+}
+
+/// Whether a statement may return rows, as far as can be told before it runs. What an EXECUTE returns is told of the PREPARE.
+#[must_use]
+pub fn may_return_rows(statement: &Statement) -> bool {
+    const WITHOUT_ROWS: [&str; 6] = ["CREATE", "DEALLOCATE", "DROP", "EXECUTE", "RESET", "SET"];
+    match &statement.kind {
+        StatementKind::Sql if begins_with(statement, &WITHOUT_ROWS) => false,
+        StatementKind::Sql => begins_with(statement, &["EXPLAIN"]) || !changes_database(statement),
+        StatementKind::Command { .. }
+        | StatementKind::CreateAs(_)
+        | StatementKind::Alter { .. }
+        | StatementKind::Flush
+        | StatementKind::Compact(_) => false,
+        StatementKind::Show(_)
+        | StatementKind::Pivot(_)
+        | StatementKind::Summarize(_)
+        | StatementKind::Describe(_)
+        | StatementKind::ExplainExpiry { .. }
+        | StatementKind::Sweep => true,
+    }
+}
+
+fn begins_with(statement: &Statement, words: &[&str]) -> bool {
+    match statement.tokens.first().map(|first| &first.token) {
+        Some(Token::Word(word)) => words.iter().any(|known| word.value.eq_ignore_ascii_case(known)),
+        _ => false,
     }
 }
 

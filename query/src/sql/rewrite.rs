@@ -249,12 +249,8 @@ fn expand(call: &Function) -> Option<Expr> {
     };
     let mut args = list.args.iter().map(arg).collect::<Option<Vec<Expr>>>()?;
     let is_text = |expr: &Expr| matches!(expr, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
-    let is_parameter = |expr: &Expr| matches!(expr, Expr::Value(v) if matches!(v.value, Value::Placeholder(_)));
-    let is_open = |expr: &Expr| is_text(expr) || is_parameter(expr);
-    // The format may come first: a text, or a parameter beside a time.
-    if name.eq_ignore_ascii_case("strftime")
-        && ((is_text(&args[0]) && !is_text(&args[1])) || (is_parameter(&args[0]) && !is_open(&args[1])))
-    {
+    // The format may come first. If it is no text here, the types tell: `functions::casts` swaps the two.
+    if name.eq_ignore_ascii_case("strftime") && is_text(&args[0]) && !is_text(&args[1]) {
         args.swap(0, 1);
     }
     let mut expanded = filled(text, &args)?;

@@ -410,6 +410,18 @@ impl Merged {
                     };
                     list.push(SelectItem::ExprWithAlias { expr, alias: numbered(&name, &mut names) });
                 }
+                // Its column is named as it was typed, and not after what the names in it are replaced by.
+                SelectItem::UnnamedExpr(mut expr) if self.everywhere => {
+                    let typed = expr.clone();
+                    self.replace_in(&mut expr);
+                    if expr == typed {
+                        list.push(SelectItem::UnnamedExpr(expr));
+                        continue;
+                    }
+                    let name = Ident::with_quote('"', typed.to_string());
+                    let alias = if names.insert(value_of(&name)) { name } else { numbered(&name, &mut names) };
+                    list.push(SelectItem::ExprWithAlias { expr, alias });
+                }
                 mut item => {
                     if self.everywhere {
                         self.replace_in(&mut item);

@@ -10,7 +10,11 @@ use std::sync::Arc;
 pub(crate) fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
     if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
         let scan = leaf.original().downcast_ref::<SharedScanExec>()?;
-        return Some(format!("{}; {} tasks on workers read a part each", scan.words(), leaf.variants().len()));
+        let parts = match leaf.variants().len() {
+            1 => "1 task on workers reads it".to_owned(),
+            tasks => format!("{tasks} tasks on workers read a part each"),
+        };
+        return Some(format!("{}; {parts}", scan.words()));
     }
     if let Some(scan) = node.downcast_ref::<SharedScanExec>() {
         return Some(scan.words());
@@ -19,10 +23,10 @@ pub(crate) fn words(node: &Arc<dyn ExecutionPlan>) -> Option<String> {
         return Some(newest.words());
     }
     let tasks = node.as_network_boundary()?.input_stage().task_count();
-    let s = if tasks == 1 { "" } else { "s" };
+    let (tasks, send) = if tasks == 1 { ("1 task".to_owned(), "sends") } else { (format!("{tasks} tasks"), "send") };
     Some(match node.name() {
-        "NetworkShuffleExec" => format!("{tasks} task{s} on workers send each row to the task for its key"),
-        "NetworkBroadcastExec" => format!("{tasks} task{s} on workers send all rows to each task that needs them"),
-        _ => format!("gets the rows of {tasks} task{s} on workers"),
+        "NetworkShuffleExec" => format!("{tasks} on workers {send} each row to the task for its key"),
+        "NetworkBroadcastExec" => format!("{tasks} on workers {send} all rows to each task that needs them"),
+        _ => format!("gets the rows of {tasks} on workers"),
     })
 }

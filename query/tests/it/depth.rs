@@ -95,3 +95,18 @@ fn what_is_deep_within_reason_is_answered() {
         ));
     });
 }
+
+#[test]
+fn a_chain_of_columns_that_each_name_the_one_below_twice_is_answered() {
+    let w = World::at("2024-01-01T00:00:00Z");
+    w.rows("CREATE COLLECTION c");
+    w.rows("CREATE COLLECTION d");
+    w.rows("INSERT INTO c (_id, v) VALUES (1, 5)");
+    w.rows("INSERT INTO c (_id, v) VALUES (2, 'five')");
+    let tables = joined(40, ", ", |at| {
+        let below = if at == 0 { "c".to_owned() } else { format!("a{}", at - 1) };
+        format!("a{at} AS (SELECT _id, coalesce(v, v) AS v FROM {below})")
+    });
+    w.rows(&format!("INSERT INTO d (_id, v) WITH {tables} SELECT _id, v FROM a39"));
+    assert_eq!(w.number(r#"SELECT count(*) FROM d WHERE document LIKE '%"v":5}'"#), 1);
+}

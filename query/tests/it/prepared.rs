@@ -92,6 +92,17 @@ fn parameters_in_the_places_of_texts_are_texts() {
     }
 }
 
+#[test]
+fn a_time_that_is_a_parameter_stays_before_its_format() {
+    let w = two_sensors();
+    for call in ["strftime($1, '%' || s)", "strftime($1, '%Y-' || '%m')", "strftime($1, $2)"] {
+        let query = format!("SELECT {call} AS x FROM (VALUES ('Y-%m')) AS formats(s)");
+        let values = [millis("2024-03-05T00:00:00Z"), "%Y-%m".into()];
+        let given = if call.contains("$2") { &values[..] } else { &values[..1] };
+        assert_eq!(run(&w, &prepare(&w, &query), given).unwrap(), r#"[{"x":"2024-03"}]"#, "{call}");
+    }
+}
+
 fn is_generic(prepared: &PreparedStatement<'_>) -> bool {
     format!("{prepared:?}").contains("GenericPlan")
 }

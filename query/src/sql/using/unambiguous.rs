@@ -1,7 +1,7 @@
 //! Names of merged columns that further tables may have too.
 //!
-//! Only the planner knows the columns of tables. So where there are further tables, an operator tells it how many tables a merged column
-//! is of, and [`Unambiguous`] refuses the name if more have one.
+//! Only the planner knows the columns of tables. So where there are further tables, an operator holds the number of tables that a merged
+//! column comes from, and [`Unambiguous`] refuses the name if more have one.
 
 use datafusion::common::{Column, DFSchema, DataFusionError, Result, SchemaError};
 use datafusion::logical_expr::Expr as PlannedExpr;

@@ -158,11 +158,10 @@ fn brief(answer: &Result<Vec<Row>, String>) -> String {
 fn explained(error: &str) -> bool {
     let known = [
         "physical plan does not support logical expression",
-        "this use of columns of the outer query in a subquery",
+        "outer columns may be used only in the WHERE of a subquery",
         "with a subquery in this place",
         "with columns of the outer query",
         "a member of an object of the outer query",
-        "there is no column 'mark'",
         "projections require unique expression names",
         "two columns are called",
         "conflicting ordering requirements in aggregate functions",
