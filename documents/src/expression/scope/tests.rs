@@ -27,6 +27,11 @@ fn values_that_grow_without_end_are_refused() {
     ] {
         assert_eq!(evaluated(&expression, &text), Err(146), "{expression:?}");
     }
+    // Code and symbols count as texts do.
+    let long = || "x".repeat(1 << 16);
+    for value in [RawBson::JavaScriptCode(long()), RawBson::Symbol(long())] {
+        assert_eq!(evaluated(&rawdoc! { "e": often("$t") }, &rawdoc! { "t": value }), Err(146));
+    }
     // What was let go is not counted any more.
     let sizes = rawdoc! { "e": { "$map": { "input": many(), "in": { "$let": { "vars": { "v": ["$t"] }, "in": { "$size": "$$v" } } } } } };
     let found = evaluated(&sizes, &text).unwrap().unwrap();
