@@ -60,13 +60,13 @@ impl<'a> Scope<'a> {
     /// Counts a step.
     ///
     /// # Errors
-    /// 262 if there were too many.
+    /// 146 if there were too many: drivers would run the query again after 262, which is about time.
     pub(super) fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps <= STEPS_MAX {
             return Ok(());
         }
-        Err(ExpressionError::new(262, format!("an expression takes more than {STEPS_MAX} steps for one document")))
+        Err(ExpressionError::new(146, format!("an expression takes more than {STEPS_MAX} steps for one document")))
     }
 
     /// Counts the steps of a copy.
