@@ -219,8 +219,15 @@ impl Node {
     pub(crate) fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value> {
         scope.step()?;
         match self {
-            Node::Constant(value) => Ok(value.clone()),
-            Node::Path(variable, names) => Ok(scope.path(*variable, names)),
+            Node::Constant(value) => {
+                scope.copied(value);
+                Ok(value.clone())
+            }
+            Node::Path(variable, names) => {
+                let value = scope.path(*variable, names);
+                scope.copied(&value);
+                Ok(value)
+            }
             Node::Object(members) => {
                 let (before, mut object) = (scope.kept(), RawDocumentBuf::new());
                 for (name, node) in members {

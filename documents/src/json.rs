@@ -85,8 +85,8 @@ pub fn document_from_json(json: &Value) -> Result<RawDocumentBuf> {
     read::document(json)
 }
 
-/// Reads a document from the text of one, such as a line of NDJSON. A name that comes twice is kept twice. No whole number is
-/// rounded, as it is beyond 64 bits when JSON was parsed before.
+/// Reads a document from the text of one, such as a line of NDJSON. A name that comes twice is kept twice. Unlike
+/// [`document_from_json`], which gets whole numbers beyond 64 bits already rounded, this rounds none.
 ///
 /// ```
 /// use ebbtide_documents::json::{canonical_text, document_from_slice};

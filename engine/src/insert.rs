@@ -43,15 +43,9 @@ impl Engine {
         if accepted.batch.num_rows() == 0 {
             return Ok(None);
         }
-        let schema = if accepted.schema == *newest { newest.clone() } else { Arc::new(accepted.schema) };
-        let batch = compact_views(accepted.batch)?;
+        let (chunk, schema) = checked_chunk(accepted, &collection.options)?;
+        let schema = if schema == *newest { newest.clone() } else { Arc::new(schema) };
         let span = collection.options.bucketing.span_seconds();
-        let chunk = Chunk::build_numbered(batch, &schema, span, accepted.meta_numbers.as_deref());
-        check_size(&chunk)?;
-        check_metas(&chunk)?;
-        if collection.options.out_of_range == OutOfRange::Reject {
-            refuse_out_of_range(&chunk, &collection.options)?;
-        }
         Ok(Some(Submission { collection, newest, schema, chunk, span }))
     }
 
@@ -559,6 +553,31 @@ impl Drop for LeaderGuard<'_> {
 /// The paths of fields that change from whole numbers to floating point.
 fn widened(old: &Schema, new: &Schema) -> Vec<String> {
     if std::ptr::eq(old, new) { Vec::new() } else { ebbtide_buckets::widened_fields(old, new) }
+}
+
+/// Refuses measurements that a collection with these options would refuse whatever is in it; `accepted` are the measurements under
+/// its schema. For a collection that is created only if it will take them.
+///
+/// # Errors
+/// As for [`Collection::insert`](crate::Collection::insert), but those about what is stored and about the disk.
+pub fn check_accepted(accepted: Accepted, options: &CollectionOptions) -> Result<()> {
+    if accepted.batch.num_rows() == 0 {
+        return Ok(());
+    }
+    checked_chunk(accepted, options).map(drop)
+}
+
+/// Measurements as they are added to buckets, and the schema that they have.
+fn checked_chunk(accepted: Accepted, options: &CollectionOptions) -> Result<(Chunk, Schema)> {
+    let Accepted { batch, schema, meta_numbers } = accepted;
+    let span = options.bucketing.span_seconds();
+    let chunk = Chunk::build_numbered(compact_views(batch)?, &schema, span, meta_numbers.as_deref());
+    check_size(&chunk)?;
+    check_metas(&chunk)?;
+    if options.out_of_range == OutOfRange::Reject {
+        refuse_out_of_range(&chunk, options)?;
+    }
+    Ok((chunk, schema))
 }
 
 /// Checks the memory that the columns of one insert take.

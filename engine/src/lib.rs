@@ -117,6 +117,7 @@ pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::failing::FailingPlace;
 pub use crate::file_access::FileAccess;
 pub use crate::hand_off::sink::{ExpiredBucket, ExpirySink, SinkError};
+pub use crate::insert::check_accepted;
 pub use crate::ladder::DumpedRung;
 pub use crate::manifest::SweepRecord;
 pub use crate::metrics::{MetricsSnapshot, TtlMetrics};

@@ -309,14 +309,14 @@ async fn tick(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
     }
 }
 
-/// SIGINT and, on Unix, SIGTERM and SIGHUP.
+/// SIGINT, on Unix SIGTERM, and on Linux SIGHUP.
 #[derive(Debug)]
 pub struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// None if it is ignored.
+    /// None if it is, or may be, ignored.
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
 }
@@ -375,11 +375,13 @@ impl Signals {
     }
 }
 
-/// Whether SIGHUP is ignored since the start of the process, as `nohup` has it. It then stays so. This can be asked on Linux only.
+/// Whether SIGHUP has been ignored since the process began, as under `nohup`. It then stays so. Only Linux tells: elsewhere it counts as
+/// ignored, so that nothing is changed about it.
 #[cfg(unix)]
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // The last bit is that of signal 1.
-    ignored.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 != 0))
+    mask.is_none_or(|mask| mask & 1 != 0)
 }

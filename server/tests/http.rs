@@ -241,6 +241,7 @@ async fn line_protocol_of_three_generations_is_stored() {
 async fn a_bad_line_is_named_and_nothing_of_its_request_is_stored() {
     let (server, address, folder) = running(Settings::default()).await;
     assert_eq!(post(address, "/write?db=d", PROGRAM, TWO.as_bytes()).await.0, 204);
+    let long_tag = format!("aaa v=1\nbbb,host={} v=1", "x".repeat(70_000));
     for (path, body, says) in [
         (
             "/write?db=d",
@@ -259,6 +260,7 @@ async fn a_bad_line_is_named_and_nothing_of_its_request_is_stored() {
         ),
         ("/api/v2/write?bucket=d", "aaa v=1\ncpu time=1", "line 2: field 'time' has the name"),
         ("/write?db=d", "aaa v=1\nbbb v=1i\nbbb v=\"x\"", "line 3: field 'v'"),
+        ("/write?db=d", long_tag.as_str(), "line 2: the meta takes 7"),
         ("/api/v3/write_lp?db=d&accept_partial=false", "aaa v=1\ncpu", "\"original_line\":\"cpu\""),
         ("/write", "cpu v=1", "parameter db is missing"),
         ("/api/v2/write?db=d", "cpu v=1", "parameter bucket is missing"),
@@ -289,9 +291,10 @@ async fn the_third_generation_stores_the_good_lines_and_lists_the_others() {
     let lines: Vec<_> = told["data"].as_array().unwrap().iter().map(|bad| bad["line_number"].as_u64()).collect();
     assert_eq!(lines, [Some(2), Some(3)]);
     assert_eq!(told["data"][1]["original_line"], "cpu v=\"x\"");
-    let unfit = format!("long {}=1i\nlong time=1i\nmem v=2i", "x".repeat(1_025));
+    let (name, tag) = ("x".repeat(1_025), "x".repeat(70_000));
+    let unfit = format!("long {name}=1i\nlong time=1i\nwide,host={tag} v=1i\nmem v=2i");
     let (status, reply) = post(address, "/api/v3/write_lp?db=d", PROGRAM, unfit.as_bytes()).await;
-    assert!(status == 400 && reply.contains("(and 1 more lines): 1 other lines were stored"), "{reply}");
+    assert!(status == 400 && reply.contains("(and 2 more lines): 1 other lines were stored"), "{reply}");
     server.stop().await.unwrap();
     assert_eq!(counts(&folder, "d"), named(&[("cpu", 2), ("mem", 2)]));
 }

@@ -48,4 +48,6 @@ pub use rule::{
     parse_grace, parse_keep, parse_max_bytes,
 };
 pub use time::{Precision, Timestamp};
-pub use value::{Name, TypeClass, Value, decimal_fits_double, exact_int, inexact_integer, int_fits_double};
+pub use value::{
+    Name, TypeClass, Value, decimal_fits_double, exact_int, inexact_integer, int_fits_double, may_be_rounded,
+};

@@ -173,6 +173,13 @@ pub fn decimal_fits_double(text: &str, nearest: f64) -> bool {
         || (is_whole && digits == decimal_digits(&format!("{nearest:.0}")))
 }
 
+/// Whether a double may be a whole number that a parser of JSON has rounded: from 2^63 on. [`inexact_integer`] tells whether a text
+/// has one.
+#[must_use]
+pub fn may_be_rounded(d: f64) -> bool {
+    d.abs() >= 9_223_372_036_854_775_808.0
+}
+
 /// The first whole number of a JSON text that neither `i64` nor a double holds exactly. Parsers of JSON round those of more than 64 bits.
 #[must_use]
 pub fn inexact_integer(json: &[u8]) -> Option<&str> {

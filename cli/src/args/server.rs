@@ -67,7 +67,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormatName>,
 
-    /// Seconds for commands that are running to end, after SIGTERM, SIGINT or SIGHUP [default: 10]
+    /// Seconds for commands that are running to end, after SIGTERM, SIGINT or, on Linux, SIGHUP [default: 10]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) grace: Option<u64>,
 }

@@ -350,8 +350,11 @@ pub(crate) fn size_of_value(value: &RawBson) -> usize {
     match value {
         RawBson::Document(document) => document.as_bytes().len(),
         RawBson::Array(list) => list.as_bytes().len(),
-        RawBson::String(text) => text.len(),
+        RawBson::String(text) | RawBson::Symbol(text) | RawBson::JavaScriptCode(text) => text.len(),
+        RawBson::JavaScriptCodeWithScope(code) => code.code.len() + code.scope.as_bytes().len(),
+        RawBson::RegularExpression(regex) => regex.pattern.len() + regex.options.len(),
         RawBson::Binary(binary) => binary.bytes.len(),
+        RawBson::DbPointer(_) => crate::raw::db_pointer(value.as_raw_bson_ref()).map_or(0, |(length, ..)| length),
         _ => size_of::<RawBson>(),
     }
 }

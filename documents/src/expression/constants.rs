@@ -78,14 +78,19 @@ impl Constants {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Counts a constant in an expression.
+    /// The bytes that are counted: to be given to [`Constants::place`] for a constant that replaces those from now on.
+    pub(super) fn placed(&self) -> usize {
+        self.placed.load(Ordering::Relaxed)
+    }
+
+    /// Counts a constant in an expression beside what was counted before.
     ///
     /// # Errors
-    /// 146 if the constants take too much.
-    pub(super) fn place(&self, value: &Value) -> Result<()> {
-        let bytes = value.as_ref().map_or(0, size_of_value);
-        let before = self.placed.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= PLACED_BYTES_MAX {
+    /// 146 if the constants take too much; what was counted then stays as it is.
+    pub(super) fn place(&self, value: &Value, before: usize) -> Result<()> {
+        let bytes = before.saturating_add(value.as_ref().map_or(0, size_of_value));
+        if bytes <= PLACED_BYTES_MAX {
+            self.placed.store(bytes, Ordering::Relaxed);
             return Ok(());
         }
         let limit = PLACED_BYTES_MAX >> 20;

@@ -32,7 +32,6 @@ impl ExpressionError {
             146 => "ExceededMemoryLimit",
             168 => "InvalidPipelineOperator",
             241 => "ConversionFailure",
-            262 => "ExceededTimeLimit",
             10334 => "BSONObjectTooLarge",
             other => return format!("Location{other}"),
         };

@@ -36,6 +36,7 @@ impl<'a> Parser<'a> {
             return Err(ExpressionError::new(15, format!("an expression is nested deeper than {DEPTH_MAX} levels")));
         }
         self.depth += 1;
+        let before = self.constants.placed();
         let node = match value {
             RawBsonRef::String(text) if text.starts_with('$') => self.path(text),
             RawBsonRef::Array(list) => {
@@ -46,7 +47,7 @@ impl<'a> Parser<'a> {
             other => Ok(Node::Constant(Some(owned(other)))),
         };
         self.depth -= 1;
-        node.map(|node| simplified(node, self.constants))
+        node.map(|node| simplified(node, self.constants, before))
     }
 
     /// `$a.b` or `$$variable.b`.
@@ -75,7 +76,7 @@ impl<'a> Parser<'a> {
                             let constant = self.constants.get(name).ok_or_else(unknown)?;
                             check_names(text, &names)?;
                             let reached = constant.as_ref().and_then(|value| reach(value.as_raw_bson_ref(), &names));
-                            self.constants.place(&reached)?;
+                            self.constants.place(&reached, self.constants.placed())?;
                             return Ok(Node::Constant(reached));
                         }
                     },
@@ -447,8 +448,8 @@ pub(super) fn check_variable(name: &str) -> Result<()> {
 }
 
 /// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated. So is one
-/// that is too large to be kept as a value.
-fn simplified(node: Node, constants: &Constants) -> Node {
+/// that is too large to be kept as a value. `before` are the bytes of constants before its operands, which its value replaces.
+fn simplified(node: Node, constants: &Constants, before: usize) -> Node {
     let is_value = matches!(
         node,
         Node::Object(_)
@@ -465,7 +466,7 @@ fn simplified(node: Node, constants: &Constants) -> Node {
         return rearranged(node, constants);
     }
     match node.evaluate(&mut Scope::new(empty(), 0)) {
-        Ok(value) if constants.place(&value).is_ok() => Node::Constant(value),
+        Ok(value) if constants.place(&value, before).is_ok() => Node::Constant(value),
         _ => node,
     }
 }
@@ -504,7 +505,7 @@ fn rearranged(node: Node, known: &Constants) -> Node {
             match constants.len() {
                 0 => {}
                 1 => rest.extend(constants),
-                _ => rest.push(simplified(Node::Call(operator, constants), known)),
+                _ => rest.push(simplified(Node::Call(operator, constants), known, known.placed())),
             }
             Node::Call(operator, rest)
         }

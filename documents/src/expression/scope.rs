@@ -3,8 +3,9 @@
 //! 1. Values that are kept while others are made (operands, variables, lists that grow) have one limit together: a list of lists,
 //!    or a text that doubles in each round of `$reduce`, would fill the memory.
 //! 2. A value has no more levels than a document may have, since whatever compares and copies values recurses.
-//! 3. One evaluation takes no more than a number of steps: a command is asked whether it was ended between documents, and lists
-//!    that are gone through within each other may take days for one document.
+//! 3. One evaluation takes no more than a number of steps: whether a command was ended is asked between documents alone, and lists
+//!    that are gone through within each other could take days for one document. Each operator and each operand is a step, and so is
+//!    each block of the bytes that paths and constants copy, and of those that are kept.
 
 use super::accumulator::size_of_value;
 use super::{ExpressionError, Result, Value, Variable, reach};
@@ -13,9 +14,9 @@ use bson::raw::{RawBson, RawBsonRef, RawDocument};
 
 /// Bytes of the values that an expression keeps at a time; fewer in tests.
 const BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 100 << 20 };
-/// Steps of an evaluation: operators and operands, and blocks of the bytes that are copied; fewer in tests.
+/// Steps of an evaluation: operators, operands, and blocks of the bytes that are copied or kept; fewer in tests.
 const STEPS_MAX: usize = if cfg!(test) { 1 << 23 } else { 1 << 29 };
-/// Bytes that are copied in a step.
+/// Bytes that are copied or kept in a step.
 const STEP_BYTES: usize = 64;
 /// Levels of objects and lists in each other, as in MongoDB.
 pub(crate) const LEVELS_MAX: usize = 200;
@@ -59,13 +60,18 @@ impl<'a> Scope<'a> {
     /// Counts a step.
     ///
     /// # Errors
-    /// 262 if there were too many.
+    /// 146 if there were too many: drivers would run the query again after 262, which is about time.
     pub(super) fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps <= STEPS_MAX {
             return Ok(());
         }
-        Err(ExpressionError::new(262, format!("an expression takes more than {STEPS_MAX} steps for one document")))
+        Err(ExpressionError::new(146, format!("an expression takes more than {STEPS_MAX} steps for one document")))
+    }
+
+    /// Counts the steps of a copy.
+    pub(super) fn copied(&mut self, value: &Value) {
+        self.steps += value.as_ref().map_or(0, size_of_value) / STEP_BYTES;
     }
 
     /// The bytes that are kept: to be given to [`Scope::let_go`] when what is kept from now on no longer is.

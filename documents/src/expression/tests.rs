@@ -39,6 +39,16 @@ fn variables_are_seen_where_they_are_bound() {
 }
 
 #[test]
+fn texts_are_trimmed_of_blanks_or_of_characters_that_are_named() {
+    let document = rawdoc! { "t": "\u{a0} xéy ", "c": "éxx " };
+    assert_eq!(value(&rawdoc! { "e": { "$trim": { "input": "$t" } } }, &document), rawdoc! { "r": "xéy" });
+    let named = || rawdoc! { "input": "xéyéx", "chars": "$c" };
+    assert_eq!(value(&rawdoc! { "e": { "$trim": named() } }, &document), rawdoc! { "r": "y" });
+    assert_eq!(value(&rawdoc! { "e": { "$ltrim": named() } }, &document), rawdoc! { "r": "yéx" });
+    assert_eq!(value(&rawdoc! { "e": { "$rtrim": named() } }, &document), rawdoc! { "r": "xéy" });
+}
+
+#[test]
 fn numbers_widen_when_they_must() {
     let document = rawdoc! { "i": i32::MAX, "l": i64::MAX, "d": 0.5 };
     assert_eq!(value(&rawdoc! { "e": { "$add": ["$i", 1] } }, &document), rawdoc! { "r": 2_147_483_648_i64 });

@@ -4,6 +4,7 @@ use super::list::whole;
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
 
 use bson::raw::{RawArrayBuf, RawBson};
+use std::collections::HashSet;
 
 fn text(value: &Value) -> Option<&str> {
     match value {
@@ -139,7 +140,7 @@ pub(super) fn trim(name: &'static str, values: &[Value]) -> Result<Value> {
         ExpressionError::new(code, format!("{name} requires {what} to be a string, got {}", type_of(value)))
     };
     let input = text(&values[0]).ok_or_else(|| wrong(50699, "its input", &values[0]))?;
-    let chars: Option<Vec<char>> = match &values[1] {
+    let chars: Option<HashSet<char>> = match &values[1] {
         Some(RawBson::Undefined) => None,
         chars => Some(text(chars).ok_or_else(|| wrong(50700, "'chars'", chars))?.chars().collect()),
     };

@@ -11,7 +11,7 @@ use bson::oid::ObjectId;
 use bson::raw::RawBson;
 use bson::spec::{BinarySubtype, ElementType};
 use bson::{Decimal128, RawDocument, RawDocumentBuf};
-use ebbtide_ttl::{Precision, Timestamp, exact_int, inexact_integer};
+use ebbtide_ttl::{Precision, Timestamp, exact_int, inexact_integer, may_be_rounded};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
@@ -56,9 +56,6 @@ pub(super) fn document_text(text: &[u8]) -> Result<RawDocumentBuf> {
     }
     target.finish()
 }
-
-/// Doubles from 2^63 on may be whole numbers that the parser of JSON has rounded.
-const LARGE: f64 = 9_223_372_036_854_775_808.0;
 
 /// Why a whole number is refused.
 fn unfit(number: impl fmt::Display) -> String {
@@ -212,7 +209,7 @@ impl<'de> Visitor<'de> for Reading<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, d: f64) -> std::result::Result<ElementType, E> {
-        self.target.large |= d.abs() >= LARGE;
+        self.target.large |= may_be_rounded(d);
         self.scalar(ElementType::Double, d.to_le_bytes())
     }
 

@@ -41,14 +41,24 @@ pub(super) enum Function {
     DocumentNumber,
     /// The value of the document at this offset from the current one.
     Shift(Expression, i64, Value),
-    /// Per unit of time in milliseconds, or of the sort's value.
-    Derivative(Expression, Option<i64>, Window),
-    Integral(Expression, Option<i64>, Window),
+    Derivative(Change),
+    Integral(Change),
     /// With the weight of the newest value.
     MovingAverage(Expression, Decimal),
     /// The last value that is not null.
     Locf(Expression),
     LinearFill(Expression),
+}
+
+/// What `$derivative` and `$integral` are asked of.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    pub(super) input: Expression,
+    /// The single field of the sort.
+    pub(super) by: Expression,
+    /// Milliseconds; without it the unit is that of the sort's value.
+    pub(super) unit: Option<i64>,
+    pub(super) window: Window,
 }
 
 /// What a `$setWindowFields` asks for.
@@ -275,8 +285,8 @@ impl Partition<'_> {
                 Ok(filled)
             }
             Function::LinearFill(input) => self.interpolated(input),
-            Function::Derivative(input, unit, window) => self.slopes(input, *unit, window),
-            Function::Integral(input, unit, window) => self.areas(input, *unit, window),
+            Function::Derivative(change) => self.slopes(change),
+            Function::Integral(change) => self.areas(change),
         }
     }
 
@@ -372,20 +382,17 @@ impl Partition<'_> {
         Ok(found)
     }
 
-    /// The value of the sort of each document, for `$derivative` and `$integral`.
-    fn times(&self) -> Result<Vec<Value>> {
-        self.all(self.by.ok_or_else(|| wrong(9, "$derivative and $integral need a sortBy of a single field"))?)
-    }
-
     /// `$derivative`, which is asked of the first and the last document of each window alone.
-    fn slopes(&self, input: &Expression, unit: Option<i64>, window: &Window) -> Result<Vec<Value>> {
-        let bounds = self.bounds(window)?;
-        let (times, inputs) = (self.times()?, self.all(input)?);
+    fn slopes(&self, change: &Change) -> Result<Vec<Value>> {
+        let bounds = self.bounds(&change.window)?;
+        let (times, inputs) = (self.all(&change.by)?, self.all(&change.input)?);
         let mut found = Vec::with_capacity(inputs.len());
         for (low, high) in bounds {
             self.stop.check()?;
             found.push(match high.checked_sub(1) {
-                Some(last) if last >= low => slope([&times[low], &times[last]], [&inputs[low], &inputs[last]], unit)?,
+                Some(last) if last >= low => {
+                    slope([&times[low], &times[last]], [&inputs[low], &inputs[last]], change.unit)?
+                }
                 _ => Some(RawBson::Null),
             });
         }
@@ -393,9 +400,9 @@ impl Partition<'_> {
     }
 
     /// `$integral`, of the points in each window.
-    fn areas(&self, input: &Expression, unit: Option<i64>, window: &Window) -> Result<Vec<Value>> {
-        let bounds = self.bounds(window)?;
-        let (times, inputs) = (self.times()?, self.all(input)?);
+    fn areas(&self, change: &Change) -> Result<Vec<Value>> {
+        let (unit, bounds) = (change.unit, self.bounds(&change.window)?);
+        let (times, inputs) = (self.all(&change.by)?, self.all(&change.input)?);
         let mut found = Vec::with_capacity(inputs.len());
         for (low, high) in bounds {
             self.stop.check()?;

@@ -2,7 +2,7 @@
 
 use super::write::{BASE64, json_of};
 use base64::Engine as _;
-use ebbtide_ttl::{Name, Timestamp, Value, decimal_fits_double, exact_int};
+use ebbtide_ttl::{Name, Timestamp, Value, decimal_fits_double, exact_int, may_be_rounded};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
@@ -30,9 +30,6 @@ pub const DEPTH_MAX: usize = 100;
 
 /// Levels that the content of a `$`-value may have.
 const INNER_DEPTH: usize = 2;
-
-/// Doubles from 2^63 on may be whole numbers that the parser of JSON has rounded.
-const LARGE: f64 = 9_223_372_036_854_775_808.0;
 
 /// Reads a value from what serde deserializes. Notes whether there are large doubles in it.
 pub(super) fn read<'de, D: Deserializer<'de>>(
@@ -109,7 +106,7 @@ impl<'de> Visitor<'de> for Reading<'_> {
     }
 
     fn visit_f64<E>(self, d: f64) -> std::result::Result<Value, E> {
-        if d.abs() >= LARGE {
+        if may_be_rounded(d) {
             self.large.set(true);
         }
         Ok(Value::Double(d))

@@ -6,7 +6,7 @@ use crate::settings::AutoCreate;
 use crate::shared::Shared;
 use axum::http::StatusCode;
 use ebbtide::buckets::{Measurement, Schema, batch_from_measurements};
-use ebbtide::{Collection, CollectionOptions, Database, check_collection_name};
+use ebbtide::{Collection, CollectionOptions, Database, check_accepted, check_collection_name};
 use ebbtide_ttl::{Code, Precision};
 use std::sync::Arc;
 
@@ -50,9 +50,10 @@ impl Place {
         if let Some(collection) = &self.collection {
             return collection.check_measurements(measurements);
         }
-        let check = |rows: usize| match batch_from_measurements(&measurements[..rows], &self.schema) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(ebbtide::Error::from(error)),
+        let options = CollectionOptions::new(TIME);
+        let check = |rows: usize| {
+            let accepted = batch_from_measurements(&measurements[..rows], &self.schema)?;
+            check_accepted(accepted, &options)
         };
         let mut outcome = check(measurements.len());
         while let Err(error) = &outcome

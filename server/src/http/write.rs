@@ -234,12 +234,22 @@ impl Write<'_> {
     fn create(&self, database: &Database, ready: &mut Vec<Ready<'_>>) -> Result<Vec<BadLine>, Problem> {
         let auto = &self.shared.settings.auto_create_lines;
         let mut bad = Vec::new();
-        for one in ready.iter_mut().filter(|one| one.place.collection.is_none()) {
+        let is_new = |one: &Ready<'_>| one.place.collection.is_none();
+        for one in ready.iter_mut().filter(|one| is_new(one)) {
             bad.extend(one.without_hope());
-            if !one.points.is_empty() {
-                let options = || options(auto, &self.target.bucket, TAGS).precision(auto.precision);
-                one.place.create(database, one.name, options)?;
+        }
+        if self.partial && ready.iter().any(is_new) {
+            // Points that are refused alone are sorted out later. Those that are too much together are not.
+            for one in ready.iter() {
+                match one.place.check(&one.points) {
+                    Err(error) if error.index().is_none() => return Err(error.into()),
+                    _ => {}
+                }
             }
+        }
+        for one in ready.iter_mut().filter(|one| is_new(one) && !one.points.is_empty()) {
+            let options = || options(auto, &self.target.bucket, TAGS).precision(auto.precision);
+            one.place.create(database, one.name, options)?;
         }
         ready.retain(|one| one.place.collection.is_some());
         Ok(bad)

@@ -119,5 +119,8 @@ fn whole_numbers_that_a_parser_of_json_rounds_are_found() {
         ("\"", None),
     ] {
         assert_eq!(inexact_integer(json.as_bytes()), found, "{json}");
+        if let Some(number) = found {
+            assert!(may_be_rounded(number.parse().unwrap()), "{json}");
+        }
     }
 }

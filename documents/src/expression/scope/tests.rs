@@ -27,6 +27,11 @@ fn values_that_grow_without_end_are_refused() {
     ] {
         assert_eq!(evaluated(&expression, &text), Err(146), "{expression:?}");
     }
+    // Code and symbols count as texts do.
+    let long = || "x".repeat(1 << 16);
+    for value in [RawBson::JavaScriptCode(long()), RawBson::Symbol(long())] {
+        assert_eq!(evaluated(&rawdoc! { "e": often("$t") }, &rawdoc! { "t": value }), Err(146));
+    }
     // What was let go is not counted any more.
     let sizes = rawdoc! { "e": { "$map": { "input": many(), "in": { "$let": { "vars": { "v": ["$t"] }, "in": { "$size": "$$v" } } } } } };
     let found = evaluated(&sizes, &text).unwrap().unwrap();
@@ -53,6 +58,11 @@ fn constants_of_a_command_have_a_limit() {
     let list = often("$$x");
     let code = |expression: RawBsonRef<'_>| constants.expression(expression).map(drop).map_err(|error| error.code);
     assert_eq!(code(RawBsonRef::String("$$x")), Ok(()));
+    // What is folded to something small, or is too large to be folded, does not count.
+    let sizes: RawArrayBuf = std::iter::repeat_n(rawdoc! { "$size": { "$range": [0, 100_000] } }, 6).collect();
+    assert_eq!(code(RawBsonRef::Array(&sizes)), Ok(()));
+    assert_eq!(code(RawBsonRef::Document(&rawdoc! { "$range": [0, 400_000] })), Ok(()));
+    assert_eq!(code(RawBsonRef::String("$$x")), Ok(()));
     assert_eq!(code(RawBsonRef::Array(&list)), Err(146));
     let mut doubled = RawDocumentBuf::new();
     doubled.append(bson::raw::cstr!("x0"), "x".repeat(1 << 16));
@@ -69,5 +79,17 @@ fn an_evaluation_ends() {
     let sum = rawdoc! { "$sum": { "$map": { "input": many(), "as": "y", "in": { "$multiply": ["$$x", "$$y"] } } } };
     let products = rawdoc! { "e": { "$sum": { "$map": { "input": many(), "as": "x", "in": sum } } } };
     assert_eq!(evaluated(&products, &rawdoc! { "n": 4 }), Ok(Some(RawBson::Int32(36))));
-    assert_eq!(evaluated(&products, &rawdoc! { "n": 10_000 }), Err(262));
+    assert_eq!(evaluated(&products, &rawdoc! { "n": 10_000 }), Err(146));
+    // Copies are steps where nothing is kept, too.
+    let texts = |n: i32| rawdoc! { "t": "x".repeat(1 << 16), "n": n };
+    for condition in [
+        rawdoc! { "$and": ["$t", "$none"] },
+        rawdoc! { "$cond": ["$t", "$none", 1] },
+        rawdoc! { "$ifNull": ["$t", 1] },
+        rawdoc! { "$getField": "n" },
+    ] {
+        let filtered = rawdoc! { "e": { "$filter": { "input": many(), "cond": condition } } };
+        assert!(evaluated(&filtered, &texts(100)).is_ok());
+        assert_eq!(evaluated(&filtered, &texts(10_000)), Err(146), "{filtered:?}");
+    }
 }

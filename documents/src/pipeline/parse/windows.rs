@@ -1,7 +1,7 @@
 //! $setWindowFields, and $fill, which is one.
 
 use super::super::project::{Field, Others, Projector, Tree};
-use super::super::windows::{End, Function, Window, Windows};
+use super::super::windows::{Change, End, Function, Window, Windows};
 use super::super::{Result, Stage};
 use super::accumulators::accumulator;
 use super::bucket::single;
@@ -73,10 +73,13 @@ fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Res
     if matches!(name, "$derivative" | "$integral" | "$expMovingAvg") {
         needs_sort()?;
     }
-    if matches!(name, "$derivative" | "$integral") && windows.by.is_none() {
-        return Err(wrong(9, format!("{name} requires a non-compound sortBy")));
+    let read = || window.map(|window| parse_window(window, windows)).transpose();
+    if matches!(name, "$derivative" | "$integral") {
+        let compound = || wrong(9, format!("{name} requires a non-compound sortBy"));
+        let (by, _) = windows.by.as_ref().ok_or_else(compound)?;
+        return change(name, argument, (read()?, by), constants);
     }
-    let read = window.map(|window| parse_window(window, windows)).transpose()?;
+    let read = read()?;
     let no_window = || match window {
         None => Ok(()),
         Some(_) => Err(wrong(5_371_601, format!("{name} does not accept a 'window' field"))),
@@ -103,7 +106,6 @@ fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Res
             no_window()?;
             shift(argument, constants)
         }
-        "$derivative" | "$integral" => change(name, argument, read, constants),
         "$expMovingAvg" => {
             no_window()?;
             moving_average(argument, constants)
@@ -234,7 +236,13 @@ fn shift(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Function> {
     }
 }
 
-fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>, constants: &Constants) -> Result<Function> {
+/// `$derivative` and `$integral`, with their window and the field of the sort.
+fn change(
+    name: &str,
+    argument: RawBsonRef<'_>,
+    (window, by): (Option<Window>, &Expression),
+    constants: &Constants,
+) -> Result<Function> {
     let (mut input, mut unit) = (None, None);
     let what = format!("{name} expects an object, but got {}", type_name(argument));
     for (member, value) in members(object(argument, 9, what)?) {
@@ -249,10 +257,11 @@ fn change(name: &str, argument: RawBsonRef<'_>, window: Option<Window>, constant
         }
     }
     let input = input.ok_or_else(|| wrong(9, format!("{name} requires an 'input' expression")))?;
+    let change = |window| Change { input, by: by.clone(), unit, window };
     match (name, window) {
         ("$derivative", None) => Err(wrong(9, "$derivative requires explicit window bounds")),
-        ("$derivative", Some(window)) => Ok(Function::Derivative(input, unit, window)),
-        (_, window) => Ok(Function::Integral(input, unit, window.unwrap_or(Window::WHOLE))),
+        ("$derivative", Some(window)) => Ok(Function::Derivative(change(window))),
+        (_, window) => Ok(Function::Integral(change(window.unwrap_or(Window::WHOLE)))),
     }
 }
 
