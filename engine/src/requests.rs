@@ -9,11 +9,11 @@ pub(crate) mod stored;
 
 pub use known::RequestKey;
 
-use crate::documents::memtable::raw;
 use crate::documents::options::{DocumentsOptions, DocumentsRecord};
 use crate::documents::pace::Stop;
 use crate::documents::snapshot::visit_stored;
 use crate::documents::state::DocumentsState;
+use crate::documents::stored::raw;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::Op;

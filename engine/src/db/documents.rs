@@ -98,6 +98,7 @@ impl Database {
                 options.indexes.iter().filter_map(|index| Some(index.key.first()?.0.as_str())).collect();
             let present = engine.state.read().documents(name)?.clone();
             present.segments.values().for_each(|segment| segment.forget_indexes_but(&paths));
+            present.memtable.forget_indexes_but(&paths);
         }
         Ok(outcome)
     }

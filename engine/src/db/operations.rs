@@ -4,9 +4,9 @@
 //! came before it is stored.
 
 use super::documents::{Documents, duplicate};
-use crate::documents::memtable::{Stored, raw};
 use crate::documents::read_ahead::Candidates;
 use crate::documents::snapshot::{Hidden, Match, sorted};
+use crate::documents::stored::{Stored, raw};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::error::{Error, ErrorKind, Result};
 use crate::requests::Request;

@@ -2,9 +2,9 @@
 
 use super::documents::{Documents, duplicate};
 use crate::documents::columns::{ColumnRecord, DocumentColumn};
-use crate::documents::memtable::raw;
 use crate::documents::read_ahead::{BYTES_MAX, Since};
 use crate::documents::snapshot::{Document, Match, document};
+use crate::documents::stored::raw;
 use crate::documents::transaction::Transaction;
 use crate::error::{Error, Result};
 use crate::manifest::Op;

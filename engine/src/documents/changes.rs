@@ -1,6 +1,6 @@
 //! What a command did to a collection of documents, as it is stored in the log: the effect, not the command.
 
-use super::memtable::Stored;
+use super::stored::Stored;
 use bytes::Bytes;
 use ebbtide_documents::bson::RawDocument;
 

@@ -1,8 +1,8 @@
 //! What of an ordinary collection is due.
 
-use super::memtable::raw;
 use super::segment::{DocumentSegment, Outlook};
 use super::state::DocumentsState;
+use super::stored::raw;
 use crate::error::Result;
 use ebbtide_buckets::KeyedColumns;
 use ebbtide_documents::{ITEMS_RULE, ItemTtl, RuleName};

@@ -1,9 +1,8 @@
 //! Finds on an ordinary collection: a filter, an order, a projection, and results in batches.
 
-use super::memtable::Stored;
-use super::memtable::raw;
 use super::pace::Stop;
 use super::snapshot::{DocumentsSnapshot, is_expired, visit};
+use super::stored::{Stored, raw};
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use ebbtide_buckets::to_usize;

@@ -1,11 +1,10 @@
 //! What a sweep would drop of an ordinary collection, by rule and day.
 
 use super::due::{Due, each_expiry};
-use super::memtable::Stored;
-use super::memtable::raw;
 use super::seal::groups;
 use super::segment::DocumentSegment;
 use super::state::DocumentsState;
+use super::stored::{Stored, raw};
 use crate::error::Result;
 use crate::snapshot::ExpiryRow;
 use bytes::Bytes;

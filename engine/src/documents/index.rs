@@ -1,14 +1,17 @@
 //! Which rows of a segment an index points a query to.
 //!
 //! The part of an index that is about one segment is made when a query first needs it, in one pass over the segment, and stays in
-//! memory as long as the segment: a segment never changes. It has the beginning of each key only, so it may point to rows that do
+//! memory as long as the segment: a segment never changes. What is in no segment has an index of its own
+//! ([`super::memtable_index`]). Both have the beginning of each key only, so they may point to documents that do
 //! not match; a query looks at every document that it returns.
 
-use super::memtable::{Stored, raw};
+use super::memtable::Memtable;
 use super::options::IndexSpec;
 use super::segment::DocumentSegment;
 use super::segment_index::SegmentIndex;
+use super::stored::{Stored, raw};
 use crate::error::Result;
+use bytes::Bytes;
 use ebbtide_documents::{Filter, Interval, Multiplicity, Path, index_keys, value_key};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
@@ -57,8 +60,13 @@ impl<'a> Chosen<'a> {
         Ok((index.rows(&self.intervals), read))
     }
 
-    /// Whether a document that is in no segment is to be looked at.
-    pub(crate) fn includes(&self, stored: &Stored) -> bool {
+    /// The documents that are in no segment and are to be looked at, in the order of their keys.
+    pub(crate) fn in_memory(&self, memtable: &Memtable) -> impl Iterator<Item = (Bytes, Stored)> {
+        let may_match = memtable.documents_by_index(&self.path, &self.intervals);
+        may_match.into_iter().filter(|(_, stored)| self.includes(stored))
+    }
+
+    fn includes(&self, stored: &Stored) -> bool {
         let keys = index_keys(raw(&stored.document), &self.path);
         keys.into_iter().any(|value| {
             let key = value_key(value);

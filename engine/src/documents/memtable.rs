@@ -1,32 +1,18 @@
 //! Documents that are in no segment yet, and the rows of segments that they replace.
 
+use super::memtable_index::MemtableIndexes;
+use super::stored::{Entries, Stored};
 use bytes::Bytes;
-use ebbtide_documents::bson::RawDocument;
+use ebbtide_documents::{Interval, Path};
 use imbl::ordmap::DiffItem;
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdSet;
 use roaring::RoaringBitmap;
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Approximate bytes that an entry takes in addition to its key and document.
 pub(super) const ENTRY_BYTES: usize = 96;
-
-/// A stored document and the instant of its last write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stored {
-    /// `_ts`: milliseconds since 1970.
-    pub(crate) written: i64,
-    /// The document as BSON.
-    pub(crate) document: Bytes,
-}
-
-/// A stored document. What is not BSON is an empty document: checksums and checks on every way in exclude it.
-pub(crate) fn raw(document: &[u8]) -> &RawDocument {
-    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
-    RawDocument::from_bytes(document)
-        .or_else(|_| RawDocument::from_bytes(EMPTY))
-        .unwrap_or_else(|_| unreachable!("five bytes are an empty document"))
-}
 
 /// A row of a segment.
 pub(crate) type Row = (u64, u32);
@@ -34,8 +20,7 @@ pub(crate) type Row = (u64, u32);
 /// A part of the memtable. Copies are cheap and independent.
 #[derive(Debug, Clone, Default)]
 struct Part {
-    /// By key: a document, or `None` for a key that was removed although an older part has it.
-    entries: OrdMap<Bytes, Option<Stored>>,
+    entries: Entries,
     /// Rows of segments that were replaced or removed.
     superseded: OrdSet<Row>,
     bytes: usize,
@@ -75,6 +60,9 @@ pub(crate) struct Memtable {
     frozen: Part,
     /// The first record whose effect is only here.
     oldest_seq: Option<u64>,
+    /// The indexes of the active part, and of the frozen one.
+    active_indexes: Arc<MemtableIndexes>,
+    frozen_indexes: Arc<MemtableIndexes>,
 }
 
 /// What a group of commands has done.
@@ -178,6 +166,30 @@ impl Memtable {
         merge(of_group, settled).filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
     }
 
+    /// The documents that may have a value of the path in one of the intervals, in the order of their keys.
+    pub(crate) fn documents_by_index(&self, path: &Path, intervals: &[Interval]) -> Vec<(Bytes, Stored)> {
+        let mut keys = BTreeSet::new();
+        let parts = [(&self.active, &self.active_indexes), (&self.frozen, &self.frozen_indexes)];
+        parts.iter().for_each(|(part, indexes)| indexes.find(&part.entries, path, intervals, &mut keys));
+        keys.extend(self.group.iter().flat_map(|group| group.part.entries.keys().cloned()));
+        let document = |key: Bytes| match self.get(&key) {
+            Known::Document(stored) => Some((key, stored)),
+            Known::Removed | Known::Nothing => None,
+        };
+        keys.into_iter().filter_map(document).collect()
+    }
+
+    /// Bytes in memory of an index on a path.
+    pub(crate) fn index_bytes(&self, path: &str) -> usize {
+        self.active_indexes.bytes(path) + self.frozen_indexes.bytes(path)
+    }
+
+    /// Forgets what indexes on other paths than these say.
+    pub(crate) fn forget_indexes_but(&self, paths: &[&str]) {
+        self.active_indexes.forget_but(paths);
+        self.frozen_indexes.forget_but(paths);
+    }
+
     /// The keys that have other entries than in an earlier version, in which no group had begun; `None` if entries were frozen or
     /// sealed since. A document of a segment that was removed has no entry: its row is superseded.
     pub(crate) fn changed_since(&self, before: &Memtable) -> Option<BTreeSet<Bytes>> {
@@ -249,8 +261,10 @@ impl Memtable {
 
     /// Moves everything to the frozen part, to be sealed.
     pub(crate) fn freeze(&mut self) {
+        let indexes = std::mem::take(&mut self.active_indexes);
         if self.frozen.is_empty() {
             self.frozen = std::mem::take(&mut self.active);
+            self.frozen_indexes = indexes;
             return;
         }
         // The seal before this one failed.
@@ -299,6 +313,7 @@ impl Memtable {
     /// Drops the frozen part, which is sealed. `next_seq` is the first record that is not.
     pub(crate) fn sealed(&mut self, next_seq: u64) {
         self.frozen = Part::default();
+        self.frozen_indexes = Arc::default();
         self.oldest_seq = (!self.active.is_empty()).then_some(next_seq);
     }
 }

@@ -1,6 +1,6 @@
 //! The settings of an ordinary collection: its default time to live and its indexes.
 
-use super::memtable::raw;
+use super::stored::raw;
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::RawDocument;
 use ebbtide_documents::json::relaxed_text;

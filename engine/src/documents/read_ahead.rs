@@ -2,9 +2,9 @@
 //! whole collection is read.
 
 use super::index::Chosen;
-use super::memtable::raw;
 use super::snapshot::{DocumentsSnapshot, Hidden, Kept, Match};
 use super::state::DocumentsState;
+use super::stored::raw;
 use crate::error::Result;
 use bytes::Bytes;
 use ebbtide_documents::Filter;

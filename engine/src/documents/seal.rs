@@ -1,8 +1,9 @@
 //! Sealing: documents of the memtable become segments.
 
-use super::memtable::{Row, Stored, raw};
+use super::memtable::Row;
 use super::segment::{DocumentSegment, DocumentSegmentRecord, row_number};
 use super::state::DocumentsState;
+use super::stored::{Stored, raw};
 use crate::engine::{Engine, Log};
 use crate::error::{Error, Result};
 use crate::files::{FileName, SegmentName};

@@ -1,7 +1,7 @@
 //! A segment of an ordinary collection in one version of the state: its immutable file, and the rows that are gone from it.
 
-use super::memtable::Stored;
 use super::segment_index::SegmentIndex;
+use super::stored::Stored;
 use crate::error::{Error, Result};
 use crate::segment::file::SegmentFile;
 use crate::sync::Mutex;

@@ -1,12 +1,12 @@
 //! What an index says of one segment.
 
-use super::memtable::{Stored, raw};
+use super::stored::{Stored, raw};
 use crate::error::Result;
 use ebbtide_documents::{Interval, Path, index_keys, value_key};
 use roaring::RoaringBitmap;
 
 /// Bytes of a key that are kept.
-const KEY_BYTES: usize = 24;
+pub(super) const KEY_BYTES: usize = 24;
 
 /// What an index says of one segment: keys in ascending order, each with its row.
 #[derive(Debug, Default)]

@@ -2,11 +2,12 @@
 
 use super::due::Due;
 use super::index::Chosen;
-use super::memtable::{Row, Stored, raw};
+use super::memtable::Row;
 use super::options::DocumentsOptions;
 use super::pace::Stop;
 use super::segment::DocumentSegment;
 use super::state::{DocumentsState, Found};
+use super::stored::{Stored, raw};
 use super::usage::IndexUse;
 use crate::error::Result;
 use bytes::Bytes;
@@ -172,10 +173,17 @@ pub(super) fn visit(
     if let (Some(chosen), None) = (&chosen, after) {
         state.usage.count(chosen.name);
     }
-    let in_memory = state.memtable.documents_after(after);
-    let in_memory = in_memory.filter(|(_, stored)| chosen.as_ref().is_none_or(|c| c.includes(stored)));
-    let in_memory = in_memory.map(|(key, stored)| Ok((key.clone(), (stored.clone(), None))));
-    let mut sources: Vec<Source<'_>> = vec![Box::new(in_memory)];
+    let mut sources: Vec<Source<'_>> = vec![match &chosen {
+        None => {
+            let documents = state.memtable.documents_after(after);
+            Box::new(documents.map(|(key, stored)| Ok((key.clone(), (stored.clone(), None)))))
+        }
+        Some(chosen) => {
+            let documents = chosen.in_memory(&state.memtable);
+            let documents = documents.filter(|(key, _)| after.is_none_or(|after| key > after));
+            Box::new(documents.map(|(key, stored)| Ok((key, (stored, None)))))
+        }
+    }];
     for segment in state.segments.values() {
         match &chosen {
             None => {
@@ -304,7 +312,7 @@ impl DocumentsSnapshot {
         let index = self.state.options.indexes.iter().find(|index| index.name == name);
         let Some((path, _)) = index.and_then(|index| index.key.first()) else { return 0 };
         let parts = self.state.segments.values().filter_map(|segment| segment.index(path));
-        parts.map(|part| part.bytes() as u64).sum()
+        parts.map(|part| part.bytes() as u64).sum::<u64>() + self.state.memtable.index_bytes(path) as u64
     }
 
     /// The collection's name.

@@ -2,9 +2,10 @@
 
 use super::changes::Change;
 use super::columns::{self, DocumentColumns};
-use super::memtable::{Known, Memtable, Row, Stored, raw};
+use super::memtable::{Known, Memtable, Row};
 use super::options::{DocumentsOptions, DocumentsRecord};
 use super::segment::DocumentSegment;
+use super::stored::{Stored, raw};
 use super::usage::Usage;
 use crate::error::Result;
 use crate::manifest::Op;

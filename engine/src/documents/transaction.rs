@@ -2,12 +2,13 @@
 
 use super::changes::Change;
 use super::columns::{self, DocumentColumns};
-use super::memtable::{Replaced, Row, Stored, raw};
+use super::memtable::{Replaced, Row};
 use super::options::DocumentsOptions;
 use super::pace::{STRIDE, Stop};
 use super::read_ahead::{Candidates, Since};
 use super::snapshot::{self, DocumentsSnapshot, Hidden, Kept, Match};
 use super::state::DocumentsState;
+use super::stored::{Stored, raw};
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::RawBsonRef;

@@ -2,7 +2,7 @@
 
 use super::known::RequestKey;
 use crate::documents::changes::{self, Change};
-use crate::documents::memtable::Stored;
+use crate::documents::stored::Stored;
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use ebbtide_documents::bson::raw::{RawBinaryRef, RawBsonRef, RawDocumentBuf, cstr};

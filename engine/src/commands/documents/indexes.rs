@@ -239,7 +239,7 @@ fn indexes_of(documents: &DocumentsSnapshot) -> Vec<Json> {
             listed.insert("expireAfterSeconds".to_owned(), Json::from(e));
         }
         if let Some(filter) = &index.filter {
-            listed.insert("partialFilterExpression".to_owned(), to_relaxed(crate::documents::memtable::raw(filter)));
+            listed.insert("partialFilterExpression".to_owned(), to_relaxed(crate::documents::stored::raw(filter)));
         }
         Json::Object(listed)
     };
