@@ -42,6 +42,7 @@ mod window_keys;
 mod zeros;
 
 use crate::balance::balance_filters;
+use crate::correlated::Correlated;
 use crate::distinct_subqueries::DistinctSubqueries;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
 use crate::sql::Unambiguous;
@@ -102,6 +103,8 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     let after = rules.iter().position(|r| r.name() == "push_down_filter").map_or(rules.len(), |i| i + 1);
     rules.insert(after, Arc::new(asof::PushPastAsof));
     rules.insert(0, Arc::new(BeneathCasts));
+    let subqueries = rules.iter().position(|r| r.name() == "decorrelate_predicate_subquery").unwrap_or(0);
+    rules.insert(subqueries, Arc::new(Correlated));
     rules.push(Arc::new(DistinctSubqueries));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     rules.push(Arc::new(EdgesByKeys));

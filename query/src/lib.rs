@@ -29,6 +29,7 @@ mod barriers;
 mod cancellation;
 mod catalog;
 mod context;
+mod correlated;
 mod distinct_subqueries;
 mod dml;
 mod documents;

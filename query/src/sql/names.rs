@@ -416,6 +416,7 @@ fn make_unique(items: &mut [SelectItem], tables: &[String]) {
     let calls: Vec<Option<(String, bool)>> = items
         .iter()
         .map(|item| match item {
+            SelectItem::UnnamedExpr(Expr::Subquery(query)) => Some((name_of_value(query)?, false)),
             SelectItem::UnnamedExpr(expr) => {
                 let bare = match (column(expr).as_deref(), tables) {
                     // With one table, its name makes no difference.
@@ -456,6 +457,15 @@ fn make_unique(items: &mut [SelectItem], tables: &[String]) {
         let name = (from..).map(numbered).find(is_free).unwrap_or_default();
         taken.insert(name.clone());
         give(item, name);
+    }
+}
+
+/// DataFusion's name of a subquery for one value, which is that of its column; plain columns have a table before it.
+fn name_of_value(query: &Query) -> Option<String> {
+    match first_select(&query.body)?.projection.as_slice() {
+        [SelectItem::UnnamedExpr(expr)] if !is_column(expr) => Some(bare(expr)),
+        [item] => Some(format!("(SELECT {})", output(item)?)),
+        _ => None,
     }
 }
 
