@@ -13,6 +13,7 @@ mod rewrite;
 mod settings;
 mod using;
 pub(crate) mod visit;
+mod windows;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 #[cfg(test)]
@@ -180,13 +181,13 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
                 settings::check(statement)?;
                 settings::rewrite(statement);
                 visit_mut(statement, &mut readers::Readers)?;
-                visit_mut(statement, &mut rewrite::Rewrite)?;
+                visit_mut(statement, &mut rewrite::Rewrite::default())?;
                 visit_mut(statement, &mut names::Names)?;
             }
             Inner::Query(query) => {
                 refused::check(query)?;
                 visit_mut(query, &mut readers::Readers)?;
-                visit_mut(query, &mut rewrite::Rewrite)?;
+                visit_mut(query, &mut rewrite::Rewrite::default())?;
                 visit_mut(query, &mut names::Names)?;
             }
         }

@@ -5,6 +5,7 @@ use super::lists;
 use super::refused::refused;
 use super::using;
 use super::visit::Flow;
+use super::windows::Windows;
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
@@ -70,12 +71,16 @@ pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Rewrites the statement that it visits.
-pub(super) struct Rewrite;
+#[derive(Default)]
+pub(super) struct Rewrite {
+    windows: Windows,
+}
 
 impl VisitorMut for Rewrite {
     type Break = Box<QueryError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.windows.enter_query();
         using::in_query(query);
         if let Some(fetch) = query.fetch.take() {
             let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
@@ -91,11 +96,22 @@ impl VisitorMut for Rewrite {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_query(&mut self, _query: &mut Query) -> Flow {
+        self.windows.leave_query();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
-        using::in_select(select)
+        using::in_select(select)?;
+        self.windows.enter_select(select)
+    }
+
+    fn post_visit_select(&mut self, _select: &mut Select) -> Flow {
+        self.windows.leave_select();
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
@@ -115,7 +131,10 @@ impl VisitorMut for Rewrite {
         if let Expr::CompoundFieldAccess { root, access_chain } = expr {
             name_members(root, access_chain);
         }
-        ControlFlow::Continue(())
+        match expr {
+            Expr::Function(call) => self.windows.in_call(call),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
