@@ -108,8 +108,14 @@ fn found<'a>(name: &Ident, known: &'a [(String, WindowSpec)]) -> Result<&'a Wind
     let value = value_of(name);
     let window = known.iter().find(|(known, _)| *known == value);
     window.map(|(_, window)| window).ok_or_else(|| {
-        let hint = suggest::hint(&value, known.iter().map(|(known, _)| known.as_str()));
-        format!("there is no window '{value}'{hint}; WINDOW {value} AS (ORDER BY ...) after the tables and conditions makes one")
+        let mut message = format!("there is no window '{value}'");
+        match suggest::hint(&value, known.iter().map(|(known, _)| known.as_str())) {
+            hint if hint.is_empty() => {
+                message.push_str(&format!("; write WINDOW {value} AS (ORDER BY ...) behind the conditions"))
+            }
+            hint => message.push_str(&hint),
+        }
+        message
     })
 }
 
