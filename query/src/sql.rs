@@ -5,6 +5,7 @@ mod capitals;
 mod depth;
 mod dialect;
 mod expressions;
+mod filters;
 pub(crate) mod lists;
 mod names;
 mod readers;
@@ -18,6 +19,7 @@ mod windows;
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 #[cfg(test)]
 pub(crate) use dialect::EbbtideDialect;
+pub(crate) use filters::filtered;
 pub(crate) use names::Heading;
 pub(crate) use rewrite::calls;
 pub(crate) use using::Unambiguous;
