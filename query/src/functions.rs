@@ -195,6 +195,7 @@ pub(crate) fn register_internal(context: &SessionContext) {
         value_key::KEY_VALUE.clone(),
         lossy_filters::ANY_VALUE.clone(),
         intervals::function(),
+        crate::timestamp_coercion::interval_length(),
     ];
     for function in arithmetic::functions().chain(floats::functions()).chain(durations::functions()).chain(others) {
         context.register_udf(Arc::unwrap_or_clone(function));
