@@ -44,7 +44,7 @@ mod zeros;
 use crate::balance::balance_filters;
 use crate::distinct_subqueries::DistinctSubqueries;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
-use crate::sql::Unambiguous;
+use crate::sql::{Replaced, Unambiguous};
 use crate::timestamp_coercion::BeneathCasts;
 use crate::{lossy_filters, zeros_in_lists};
 use chrono::{DateTime, Utc};
@@ -167,6 +167,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;
     context.clone().register_expr_planner(Arc::new(Unambiguous))?;
+    context.clone().register_expr_planner(Arc::new(Replaced))?;
     register_table(context, "archived", archived::Archived, archived::has_archive);
     register_table(context, "expired", expired::Expired, Snapshot::has_collection);
     register_table(context, "latest", latest::Latest, Snapshot::has_collection);

@@ -10,6 +10,7 @@ pub(crate) mod lists;
 mod names;
 mod readers;
 mod refused;
+mod replaced;
 mod rewrite;
 mod settings;
 mod using;
@@ -21,6 +22,7 @@ pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 pub(crate) use dialect::EbbtideDialect;
 pub(crate) use filters::filtered;
 pub(crate) use names::Heading;
+pub(crate) use replaced::Replaced;
 pub(crate) use rewrite::calls;
 pub(crate) use using::Unambiguous;
 

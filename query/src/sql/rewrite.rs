@@ -3,16 +3,16 @@
 use super::expressions::filled;
 use super::lists;
 use super::refused::refused;
-use super::using;
 use super::visit::Flow;
 use super::windows::Windows;
+use super::{replaced, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
-    SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -105,6 +105,10 @@ impl VisitorMut for Rewrite {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            name_side(&mut join.join_operator);
+        }
+        replaced::in_items(&mut select.projection);
         using::in_select(select)?;
         self.windows.enter_select(select)
     }
@@ -233,6 +237,15 @@ fn name_compared(query: &mut Query) {
         let expr = std::mem::replace(expr, null());
         *item = SelectItem::ExprWithAlias { expr, alias: Ident::new("__compared") };
     }
+}
+
+/// `SEMI JOIN` and `ANTI JOIN` are of the left side.
+fn name_side(join: &mut JoinOperator) {
+    *join = match std::mem::replace(join, JoinOperator::CrossJoin(JoinConstraint::None)) {
+        JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint),
+        JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint),
+        other => other,
+    };
 }
 
 fn null() -> Expr {
