@@ -8,6 +8,7 @@ mod expressions;
 mod filters;
 pub(crate) mod lists;
 mod names;
+mod orders;
 mod readers;
 mod refused;
 mod replaced;

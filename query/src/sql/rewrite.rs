@@ -5,7 +5,7 @@ use super::lists;
 use super::refused::refused;
 use super::visit::Flow;
 use super::windows::Windows;
-use super::{replaced, using};
+use super::{orders, replaced, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
@@ -81,6 +81,7 @@ impl VisitorMut for Rewrite {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         self.windows.enter_query();
+        orders::in_query(query)?;
         using::in_query(query);
         if let Some(fetch) = query.fetch.take() {
             let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
