@@ -2,6 +2,7 @@
 
 mod signatures;
 mod subqueries;
+mod tables;
 
 use crate::statement::error::SyntaxError;
 use datafusion::common::{DataFusionError, SchemaError};
@@ -326,8 +327,14 @@ impl Explainer<'_> {
             }
             SchemaError::AmbiguousReference { field } if field.relation.is_none() => {
                 let name = &field.name;
-                let message =
-                    format!("column '{name}' is ambiguous: several tables have it; write which one is meant: t.{name}");
+                let columns: Vec<String> = tables::named(self.tokens).iter().map(|of| format!("{of}.{name}")).collect();
+                let hint = match columns.split_last() {
+                    Some((last, others)) if (1..4).contains(&others.len()) => {
+                        format!("write which one is meant: {} or {last}", others.join(", "))
+                    }
+                    _ => "write the name of its table and a dot before it".to_owned(),
+                };
+                let message = format!("column '{name}' is ambiguous: several tables have it; {hint}");
                 self.at_column(Code::BadValue, name, message)
             }
             SchemaError::AmbiguousReference { field } => self.twice(&field.name),
