@@ -379,6 +379,9 @@ impl Explainer<'_> {
         if let Some(what) = subqueries::in_words(message) {
             return QueryError::new(Code::BadValue, format!("not supported: {what}"));
         }
+        if let Some((name, text)) = signatures::in_words(message) {
+            return self.at_word(Code::BadValue, name, text);
+        }
         if let Some(rest) = message.strip_prefix("table '")
             && let Some((name, _)) = rest.split_once("' not found")
         {

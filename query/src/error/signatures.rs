@@ -2,7 +2,8 @@
 
 /// The function, and what is wrong.
 pub(super) fn in_words(message: &str) -> Option<(&str, String)> {
-    let (name, rest) = message.strip_prefix("Function '")?.split_once("' failed to match any signature")?;
+    let (before, rest) = message.split_once("' failed to match any signature")?;
+    let (_, name) = before.rsplit_once("Function '")?;
     if let Some((_, counts)) = rest.split_once("' expects ")
         && let Some((wanted, given)) = counts.split_once(" arguments but received ")
     {
