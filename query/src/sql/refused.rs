@@ -208,7 +208,9 @@ impl Visitor for Refusal {
                 (*with_ordinality, "WITH ORDINALITY; row_number() OVER () numbers rows"),
                 (alias_at(alias), "AT after a table"),
             ]),
-            TableFactor::NestedJoin { table_with_joins, alias: _ } => joins(std::slice::from_ref(table_with_joins.as_ref())),
+            TableFactor::NestedJoin { table_with_joins, alias: _ } => {
+                joins(std::slice::from_ref(table_with_joins.as_ref()))
+            }
             _ => ControlFlow::Continue(()),
         }
     }
