@@ -78,7 +78,7 @@ fn refuse_grouped_digits(text: &str, tokens: &[TokenWithSpan]) -> Result<(), Syn
         ] = pair
             && span.end == next.start
             && word.quote_style.is_none()
-            && word.value.starts_with('_')
+            && word.value.strip_prefix('_').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         {
             let (given, plain) = (format!("{digits}{}", word.value), word.value.replace('_', ""));
             let message = format!("{given} is not a number here; write {digits}{plain} without _");
