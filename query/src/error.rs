@@ -1,6 +1,8 @@
 //! Why a statement failed: a code for programs to match on and a message for people.
 
+mod signatures;
 mod subqueries;
+mod tables;
 
 use crate::statement::error::SyntaxError;
 use datafusion::common::{DataFusionError, SchemaError};
@@ -192,11 +194,18 @@ impl Explainer<'_> {
                 format!("the statement ran out of memory: {}; raise --memory or select less", first_line(message)),
             ),
             DataFusionError::NotImplemented(message) => {
+                if message.contains("does not support logical expression WindowFunction") {
+                    let text = "a function with OVER stands in a condition; write QUALIFY in the place of WHERE, or compute it in the list of an inner query";
+                    return QueryError::new(Code::BadValue, text);
+                }
                 let known = subqueries::in_words(message).map(str::to_owned);
                 let what = known.or_else(|| only_growing_frames(message)).unwrap_or_else(|| plain(message));
                 QueryError::new(Code::BadValue, format!("not supported: {what}"))
             }
-            DataFusionError::Internal(message) => QueryError::new(Code::InternalError, plain(message)),
+            DataFusionError::Internal(message) => match signatures::in_words(message) {
+                Some((name, text)) => self.at_word(Code::BadValue, name, text),
+                None => QueryError::new(Code::InternalError, plain(message)),
+            },
             other => QueryError::new(Code::BadValue, plain(&other.strip_backtrace())),
         }
     }
@@ -285,7 +294,22 @@ impl Explainer<'_> {
                 QueryError::new(Code::BadValue, format!("not supported: {what}"))
             }
             SchemaError::FieldNotFound { field, valid_fields } => {
-                let names: Vec<&str> = valid_fields.iter().map(|f| f.name.as_str()).collect();
+                if let Some(table) = &field.relation
+                    && !valid_fields.iter().any(|known| {
+                        known.name == table.table()
+                            || known.relation.as_ref().is_some_and(|of| of.table() == table.table())
+                    })
+                    && self.is_never_named(table.table())
+                {
+                    let tables = valid_fields.iter().filter_map(|known| Some(known.relation.as_ref()?.table()));
+                    return self.no_table(table.table(), tables);
+                }
+                let mut names: Vec<&str> = Vec::new();
+                for known in valid_fields {
+                    if !names.contains(&known.name.as_str()) {
+                        names.push(&known.name);
+                    }
+                }
                 let mut message = format!("there is no column '{}'", field.name);
                 let hint = suggest::hint(&field.name, names.iter().copied());
                 let is_quoted = |t: &TokenWithSpan| matches!(&t.token, Token::Word(w) if w.value == field.name && w.quote_style.is_some());
@@ -303,8 +327,14 @@ impl Explainer<'_> {
             }
             SchemaError::AmbiguousReference { field } if field.relation.is_none() => {
                 let name = &field.name;
-                let message =
-                    format!("column '{name}' is ambiguous: several tables have it; write which one is meant: t.{name}");
+                let columns: Vec<String> = tables::named(self.tokens).iter().map(|of| format!("{of}.{name}")).collect();
+                let hint = match columns.split_last() {
+                    Some((last, others)) if (1..4).contains(&others.len()) => {
+                        format!("write which one is meant: {} or {last}", others.join(", "))
+                    }
+                    _ => "write the name of its table and a dot before it".to_owned(),
+                };
+                let message = format!("column '{name}' is ambiguous: several tables have it; {hint}");
                 self.at_column(Code::BadValue, name, message)
             }
             SchemaError::AmbiguousReference { field } => self.twice(&field.name),
@@ -312,6 +342,29 @@ impl Explainer<'_> {
                 self.twice(name)
             }
         }
+    }
+
+    /// Whether a word stands before dots alone.
+    fn is_never_named(&self, table: &str) -> bool {
+        let mut places = self.tokens.iter().enumerate().filter(|(_, token)| is_word(token, table)).peekable();
+        let is_dotted = |at: usize| self.tokens.get(at + 1).is_some_and(|next| next.token == Token::Period);
+        places.peek().is_some() && places.all(|(at, _)| is_dotted(at))
+    }
+
+    /// An error about a column of a table that FROM does not have.
+    fn no_table<'a>(&self, table: &str, tables: impl Iterator<Item = &'a str>) -> QueryError {
+        let mut known: Vec<&str> = Vec::new();
+        for table in tables {
+            if !known.contains(&table) && !table.starts_with("__") {
+                known.push(table);
+            }
+        }
+        let hint = suggest::hint(table, known.iter().copied());
+        let hint = match (hint.is_empty(), known.is_empty()) {
+            (true, false) => format!("; there is {}", known.join(", ")),
+            _ => hint,
+        };
+        self.at_word(Code::BadValue, table, format!("there is no table '{table}' in FROM{hint}"))
     }
 
     fn twice(&self, name: &str) -> QueryError {
@@ -325,6 +378,9 @@ impl Explainer<'_> {
     fn plan(&self, message: &str) -> QueryError {
         if let Some(what) = subqueries::in_words(message) {
             return QueryError::new(Code::BadValue, format!("not supported: {what}"));
+        }
+        if let Some((name, text)) = signatures::in_words(message) {
+            return self.at_word(Code::BadValue, name, text);
         }
         if let Some(rest) = message.strip_prefix("table '")
             && let Some((name, _)) = rest.split_once("' not found")
@@ -362,6 +418,13 @@ impl Explainer<'_> {
         if let Some(rest) = message.strip_prefix("Invalid function '")
             && let Some((name, _)) = rest.split_once('\'')
         {
+            if self.table_functions.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                return self.at_word(Code::BadValue, name, format!("{name} gives rows; call it after FROM"));
+            }
+            if self.functions.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                let text = format!("{name} does not take these arguments; SHOW FUNCTIONS {name} says what it is for");
+                return self.at_word(Code::BadValue, name, text);
+            }
             let hint = self.function_like(name);
             return self.at_word(Code::BadValue, name, format!("there is no function '{name}'{hint}"));
         }

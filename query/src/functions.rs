@@ -45,7 +45,7 @@ use crate::balance::balance_filters;
 use crate::correlated::Correlated;
 use crate::distinct_subqueries::DistinctSubqueries;
 use crate::engine_aggregate::{AnswerAggregates, EngineAggregateExec};
-use crate::sql::Unambiguous;
+use crate::sql::{Replaced, Unambiguous};
 use crate::timestamp_coercion::BeneathCasts;
 use crate::{lossy_filters, zeros_in_lists};
 use chrono::{DateTime, Utc};
@@ -170,6 +170,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;
     context.clone().register_expr_planner(Arc::new(Unambiguous))?;
+    context.clone().register_expr_planner(Arc::new(Replaced))?;
     register_table(context, "archived", archived::Archived, archived::has_archive);
     register_table(context, "expired", expired::Expired, Snapshot::has_collection);
     register_table(context, "latest", latest::Latest, Snapshot::has_collection);
@@ -198,6 +199,7 @@ pub(crate) fn register_internal(context: &SessionContext) {
         value_key::KEY_VALUE.clone(),
         lossy_filters::ANY_VALUE.clone(),
         intervals::function(),
+        crate::timestamp_coercion::interval_length(),
     ];
     for function in arithmetic::functions().chain(floats::functions()).chain(durations::functions()).chain(others) {
         context.register_udf(Arc::unwrap_or_clone(function));

@@ -5,19 +5,25 @@ mod capitals;
 mod depth;
 mod dialect;
 mod expressions;
+mod filters;
 pub(crate) mod lists;
 mod names;
+mod orders;
 mod readers;
 mod refused;
+mod replaced;
 mod rewrite;
 mod settings;
 mod using;
 pub(crate) mod visit;
+mod windows;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 #[cfg(test)]
 pub(crate) use dialect::EbbtideDialect;
+pub(crate) use filters::filtered;
 pub(crate) use names::Heading;
+pub(crate) use replaced::Replaced;
 pub(crate) use rewrite::calls;
 pub(crate) use using::Unambiguous;
 
@@ -180,13 +186,13 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
                 settings::check(statement)?;
                 settings::rewrite(statement);
                 visit_mut(statement, &mut readers::Readers)?;
-                visit_mut(statement, &mut rewrite::Rewrite)?;
+                visit_mut(statement, &mut rewrite::Rewrite::default())?;
                 visit_mut(statement, &mut names::Names)?;
             }
             Inner::Query(query) => {
                 refused::check(query)?;
                 visit_mut(query, &mut readers::Readers)?;
-                visit_mut(query, &mut rewrite::Rewrite)?;
+                visit_mut(query, &mut rewrite::Rewrite::default())?;
                 visit_mut(query, &mut names::Names)?;
             }
         }

@@ -6,25 +6,30 @@
 //! becomes a literal of the column's own type, rounded so that the comparison keeps its meaning.
 //!
 //! A difference of two times is compared with constant intervals in the same way: DataFusion would make it an interval without days, which
-//! is less than any interval of a day. As in PostgreSQL, a day has 24 hours here and a month 30 days. Intervals that are not constant are
-//! refused.
+//! is less than any interval of a day. As in PostgreSQL, a day has 24 hours here and a month 30 days. Where such a difference meets an
+//! interval elsewhere, as in `coalesce` or a sum, the interval becomes a difference; and intervals are compared with each other by their length.
 //!
 //! DataFusion takes a time without a zone for one of the zone's clock where it is cast to a time with a zone, as by `AT TIME ZONE` or beside
 //! such a time. Here all times are instants, and one without a zone is in UTC.
 
 mod beneath_casts;
+mod lengths;
 #[cfg(test)]
 mod tests;
 mod units;
 mod zones;
 
 pub(crate) use beneath_casts::BeneathCasts;
+#[cfg(feature = "workers")]
+pub(crate) use lengths::function as interval_length;
+
+use self::lengths::Beside;
 
 use chrono::{DateTime, Utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Cast, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -79,7 +84,7 @@ fn types(schema: &DFSchema) -> impl Iterator<Item = &DataType> {
 /// Whether a node has an expression that [`Rewriter::node`] looks at.
 fn has_work(plan: &LogicalPlan) -> Result<bool> {
     let is_work = |expr: &Expr| match expr {
-        Expr::BinaryExpr(binary) => is_comparison(binary.op) || binary.op == Operator::Minus,
+        Expr::BinaryExpr(binary) => is_comparison(binary.op) || matches!(binary.op, Operator::Minus | Operator::Plus),
         Expr::ScalarFunction(call) => zones::chooses(call),
         Expr::InSubquery(_) | Expr::SetComparison(_) => true,
         other => matches!(other, Expr::Between(_) | Expr::InList(_) | Expr::Cast(_) | Expr::Case(_)),
@@ -324,8 +329,6 @@ impl Rewriter {
                 {
                     return Ok(Transformed::yes(kind.compare(column, op, nanos)));
                 }
-                self.refuse_varying(&left, [right.as_ref()])?;
-                self.refuse_varying(&right, [left.as_ref()])?;
                 Ok(self.two_units(BinaryExpr { left, op, right }))
             }
             Expr::Between(between) => self.between(between),
@@ -337,22 +340,10 @@ impl Rewriter {
         }
     }
 
-    /// Refuses to compare a difference of times with intervals that are not constant.
-    fn refuse_varying<'a>(&self, compared: &Expr, others: impl IntoIterator<Item = &'a Expr>) -> Result<()> {
-        let is = |expr: &Expr, of: fn(&DataType) -> bool| expr.get_type(&self.schema).is_ok_and(|kind| of(&kind));
-        let is_varying = |expr: &Expr| is(expr, |kind| matches!(kind, DataType::Interval(_)));
-        if is(compared, |kind| matches!(kind, DataType::Duration(_))) && others.into_iter().any(is_varying) {
-            return plan_err!(
-                "a difference of times is compared with a constant interval only; add the interval to one of the times and compare \
-                 the times: a < b + i for a - b < i"
-            );
-        }
-        Ok(())
-    }
-
     /// Compares two timestamps, or differences, of different units in the finer one; by default the finer one would be truncated.
     fn two_units(&self, mut compared: BinaryExpr) -> Transformed<Expr> {
-        let changed = self.in_one_zone([&mut *compared.left, &mut *compared.right]);
+        let changed = self.in_one_zone([&mut *compared.left, &mut *compared.right])
+            | self.as_lengths([&mut *compared.left, &mut *compared.right], Beside::Compared);
         let as_it_is = |compared| Transformed::new_transformed(Expr::BinaryExpr(compared), changed);
         let (Some(left), Some(right)) = (self.kind(&compared.left), self.kind(&compared.right)) else {
             return as_it_is(compared);
@@ -375,8 +366,6 @@ impl Rewriter {
     fn between(&self, between: Between) -> Result<Transformed<Expr>> {
         let Some((column, kind)) = self.compared(&between.expr) else { return Ok(self.varying_between(between)) };
         let (low, high) = (self.constant(&between.low, &kind), self.constant(&between.high, &kind));
-        let varying = [low.is_none().then_some(&*between.low), high.is_none().then_some(&*between.high)];
-        self.refuse_varying(&between.expr, varying.into_iter().flatten())?;
         if low.is_none() && high.is_none() {
             return Ok(self.varying_between(between));
         }
@@ -392,10 +381,7 @@ impl Rewriter {
     fn in_list(&self, list: InList) -> Result<Transformed<Expr>> {
         let Some((column, kind)) = self.compared(&list.expr) else { return Ok(self.varying_list(list)) };
         let constants: Option<Vec<i128>> = list.list.iter().map(|e| self.constant(e, &kind)).collect();
-        let Some(constants) = constants else {
-            self.refuse_varying(&list.expr, &list.list)?;
-            return Ok(self.varying_list(list));
-        };
+        let Some(constants) = constants else { return Ok(self.varying_list(list)) };
         let members: Vec<Expr> = constants
             .into_iter()
             .filter_map(|nanos| match kind.place(nanos) {

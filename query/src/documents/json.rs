@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, Result, ScalarValue};
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, LogicalPlan, Operator, TableScan, TryCast};
 use ebbtide::documents_model::bson::raw::RawBsonRef;
@@ -129,7 +129,7 @@ fn chosen<'e>(function: &str, args: &'e [Expr]) -> Vec<&'e Expr> {
     }
 }
 
-/// Rewrites the comparisons of such columns with numbers in a plan that has not been analyzed.
+/// Rewrites the comparisons of such columns with numbers, and the calls that have them beside others, in a plan that has not been analyzed.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -139,8 +139,12 @@ pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !found {
         return Ok(plan);
     }
+    let mut is_changed = false;
     let rewritten = plan.transform_up_with_subqueries(|plan| {
+        // The types of the nodes above may change too.
+        let plan = if is_changed { plan.recompute_schema()? } else { plan };
         let rewritten = in_node(plan)?;
+        is_changed |= rewritten.transformed;
         if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
     })?;
     Ok(rewritten.data)
@@ -190,8 +194,37 @@ fn is_compared(expr: &Expr) -> bool {
             is_column(expr) && number(low).is_some() && number(high).is_some()
         }
         Expr::InList(InList { expr, list, .. }) => is_column(expr) && list.iter().any(|item| number(item).is_some()),
+        Expr::ScalarFunction(call) => is_mixing(call.name()),
         _ => false,
     }
+}
+
+/// Whether a function has its arguments in one type.
+fn is_mixing(function: &str) -> bool {
+    matches!(function, "coalesce" | "greatest" | "least" | "nvl" | "nullif")
+}
+
+/// A call in which values of such columns stand beside others, all of them as texts. The types alone would make numbers of all texts.
+fn as_texts(mut call: ScalarFunction, is_json: &dyn Fn(&Column) -> bool) -> Transformed<Expr> {
+    let is_given: Vec<bool> = call.args.iter().map(|arg| gives_json(arg, is_json)).collect();
+    if let ("nullif", [column, other], [true, false]) = (call.name(), call.args.as_slice(), is_given.as_slice())
+        && let Some(texts) = number(other)
+    {
+        let is_equal = Expr::InList(InList::new(Box::new(column.clone()), texts, false));
+        let null = Box::new(Expr::Literal(ScalarValue::Null, None));
+        let case = Case::new(None, vec![(Box::new(is_equal), null)], Some(Box::new(column.clone())));
+        return Transformed::yes(Expr::Case(case));
+    }
+    let mut changed = false;
+    if is_given.contains(&true) {
+        for (arg, is_given) in call.args.iter_mut().zip(is_given) {
+            if !is_given && !matches!(arg, Expr::Literal(value, _) if value.is_null()) {
+                *arg = Expr::Cast(Cast::new(Box::new(std::mem::take(arg)), DataType::Utf8View));
+                changed = true;
+            }
+        }
+    }
+    Transformed::new_transformed(Expr::ScalarFunction(call), changed)
 }
 
 /// A comparison of such a column with numbers: an equal value is one with the text of the number, and for an order all that are not
@@ -224,6 +257,7 @@ fn compared(expr: Expr, is_json: &dyn Fn(&Column) -> bool) -> Result<Transformed
             });
             Transformed::yes(Expr::InList(InList::new(list.expr, items.collect(), list.negated)))
         }
+        Expr::ScalarFunction(call) if is_mixing(call.name()) => as_texts(call, is_json),
         other => Transformed::no(other),
     })
 }

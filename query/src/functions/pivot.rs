@@ -4,10 +4,12 @@
 //! lists of each row, of names and of values, and takes them apart.
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
+use datafusion::logical_expr::utils::find_aggregate_exprs;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast::{
     self, ExprWithAlias, Ident, NullInclusion, PivotValueSource, TableAlias, TableFactor,
@@ -71,7 +73,7 @@ fn pivot(
     for aggregate in aggregates {
         let text = aggregate.expr.to_string();
         let call = context.sql_to_expr(aggregate.expr, &schema)?.unalias();
-        if !matches!(call, Expr::AggregateFunction(_)) {
+        if find_aggregate_exprs([&call]).is_empty() {
             return plan_err!("PIVOT takes aggregates, such as avg(temp); {text} is none");
         }
         named.extend(call.column_refs().into_iter().cloned());
@@ -96,18 +98,36 @@ fn pivot(
         };
         for (call, suffix) in &calls {
             let name = suffix.as_ref().map_or_else(|| name.clone(), |suffix| format!("{name}_{suffix}"));
-            cells.push(filtered(call.clone(), is_value.clone()).alias(name));
+            cells.push(filtered(call.clone(), &is_value)?.alias(name));
         }
     }
-    LogicalPlanBuilder::from(input).aggregate(groups, cells)
+    // What is computed from aggregates is a projection above them.
+    let aggregates = find_aggregate_exprs(&cells);
+    let cells = cells.into_iter().map(of_aggregates).collect::<Result<Vec<_>>>()?;
+    let columns: Vec<Expr> = groups.iter().cloned().chain(cells).collect();
+    LogicalPlanBuilder::from(input).aggregate(groups, aggregates)?.project(columns)
 }
 
-/// An aggregate of the rows of a condition.
-fn filtered(call: Expr, condition: Expr) -> Expr {
-    let Expr::AggregateFunction(mut call) = call else { return call };
-    let filter = call.params.filter.take().map_or(condition.clone(), |filter| filter.and(condition));
-    call.params.filter = Some(Box::new(filter));
-    Expr::AggregateFunction(call)
+/// An expression whose aggregates are of the rows of a condition.
+fn filtered(call: Expr, condition: &Expr) -> Result<Expr> {
+    let filtered = call.transform_down(|expr| {
+        let Expr::AggregateFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+        let filter = call.params.filter.take().map_or(condition.clone(), |filter| filter.and(condition.clone()));
+        call.params.filter = Some(Box::new(filter));
+        Ok(Transformed::new(Expr::AggregateFunction(call), true, TreeNodeRecursion::Jump))
+    });
+    Ok(filtered?.data)
+}
+
+/// An expression over the columns that aggregates become.
+fn of_aggregates(cell: Expr) -> Result<Expr> {
+    let columns = cell.transform_down(|expr| match &expr {
+        Expr::AggregateFunction(_) => {
+            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(expr.schema_name().to_string()))))
+        }
+        _ => Ok(Transformed::no(expr)),
+    });
+    Ok(columns?.data)
 }
 
 fn is_text(kind: &DataType) -> bool {

@@ -3,6 +3,7 @@
 use super::{Session, StatementStream};
 use crate::error::{QueryError, Result};
 use crate::output::{number, text};
+use crate::sql::filtered;
 use crate::statement::{self, Pivot};
 use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -43,7 +44,7 @@ impl Session {
     }
 
     pub(super) async fn pivot(&self, pivot: &Pivot) -> Result<StatementStream> {
-        let Some(question) = pivot.question() else { return self.start_text(&pivot.query(None)).await };
+        let Some(question) = pivot.question() else { return self.start_text(&pivot.query(None, filtered)).await };
         let answer = self.execute(&question).await?;
         let found: Vec<(String, String)> = match answer.schema.fields().as_ref() {
             [field] if field.name() == "v" => answer
@@ -69,7 +70,7 @@ impl Session {
             };
             return Err(QueryError::new(Code::BadValue, message));
         }
-        self.start_text(&pivot.query(Some(found))).await
+        self.start_text(&pivot.query(Some(found), filtered)).await
     }
 
     /// What there is in each column of a table or query.

@@ -1,4 +1,4 @@
-//! Ebbtide's SQL dialect: sqlparser's generic one, with `^` as the power operator, which binds tighter than `*`.
+//! Ebbtide's SQL dialect: sqlparser's generic one, with `^` as the power operator, which binds tighter than `*`, and `ORDER BY ALL`.
 
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -36,6 +36,10 @@ impl Dialect for EbbtideDialect {
 
     fn is_identifier_part(&self, ch: char) -> bool {
         GenericDialect.is_identifier_part(ch)
+    }
+
+    fn supports_order_by_all(&self) -> bool {
+        true
     }
 
     as_generic! {

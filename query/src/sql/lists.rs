@@ -96,6 +96,17 @@ fn order_by(query: &mut Query, item: &Expr, alias: Option<&Ident>) -> Option<Opt
 
 /// Whether there is an aggregate, or a function over a window, at any depth.
 pub(crate) fn has_aggregate(within: &impl Visit) -> bool {
+    let mut found = false;
+    each_expr(within, &mut |expr| {
+        if let Expr::Function(function) = expr {
+            found |= function.over.is_some() || is_aggregate(function);
+        }
+    });
+    found
+}
+
+/// Whether a call is one of an aggregate, though it may be over a window.
+pub(super) fn is_aggregate(call: &Function) -> bool {
     static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
         const OWN: [&str; 8] = ["first", "last", "delta", "increase", "rate", "time_weighted_avg", "histogram", "mode"];
         let mut names: HashSet<String> = OWN.map(str::to_owned).into_iter().collect();
@@ -105,13 +116,8 @@ pub(crate) fn has_aggregate(within: &impl Visit) -> bool {
         }
         names
     });
-    let mut found = false;
-    each_expr(within, &mut |expr| {
-        if let Expr::Function(function) = expr {
-            let name = function.name.0.last().and_then(|part| part.as_ident());
-            found |= function.over.is_some() || function.filter.is_some() || !function.within_group.is_empty();
-            found |= name.is_some_and(|name| NAMES.contains(&name.value.to_ascii_lowercase()));
-        }
-    });
-    found
+    let name = call.name.0.last().and_then(|part| part.as_ident());
+    call.filter.is_some()
+        || !call.within_group.is_empty()
+        || name.is_some_and(|name| NAMES.contains(&name.value.to_ascii_lowercase()))
 }

@@ -3,9 +3,10 @@
 use super::visit::{Flow, visit};
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, LimitClause, NamedWindowDefinition,
-    NamedWindowExpr, NullTreatment, OrderByExpr, OrderByKind, Query, Select, SetExpr, SetOperator, SetQuantifier,
-    TableAlias, TableFactor, TableWithJoins, UnaryOperator, Visit, Visitor, WindowFrameBound, WindowSpec, WindowType,
+    Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause,
+    NamedWindowDefinition, NamedWindowExpr, NullTreatment, OrderByExpr, OrderByKind, Query, Select, SetExpr,
+    SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Visit, Visitor,
+    WindowFrameBound, WindowSpec, WindowType,
 };
 use ebbtide_ttl::Code;
 use std::ops::ControlFlow;
@@ -22,6 +23,40 @@ struct Refusal;
 
 pub(super) fn refused(what: &str) -> Flow {
     ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, format!("not supported: {what}"))))
+}
+
+/// Refuses joins without a condition, of which DataFusion makes cross joins, and kinds that it does not have.
+fn joins(from: &[TableWithJoins]) -> Flow {
+    for join in from.iter().flat_map(|from| &from.joins) {
+        match &join.join_operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint)
+            | JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint)
+            | JoinOperator::Semi(constraint)
+            | JoinOperator::LeftSemi(constraint)
+            | JoinOperator::RightSemi(constraint)
+            | JoinOperator::Anti(constraint)
+            | JoinOperator::LeftAnti(constraint)
+            | JoinOperator::RightAnti(constraint) => {
+                if *constraint == JoinConstraint::None {
+                    let message = "a join needs a condition: write ON a.x = b.x or USING (x) after its table, or CROSS JOIN for every pair of rows";
+                    return ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, message)));
+                }
+            }
+            JoinOperator::CrossJoin(JoinConstraint::None) => {}
+            JoinOperator::CrossJoin(_) => return refused("CROSS JOIN with a condition; write JOIN"),
+            _ => {
+                return refused(
+                    "this kind of JOIN; there are INNER, LEFT, RIGHT, FULL, CROSS, ASOF, SEMI and ANTI joins",
+                );
+            }
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// Refuses the first part that is used.
@@ -111,6 +146,7 @@ impl Visitor for Refusal {
             NamedWindowExpr::WindowSpec(window) => has_negative_distance(window),
             NamedWindowExpr::NamedWindow(_) => false,
         });
+        joins(from)?;
         let global = |table: &TableWithJoins| table.joins.iter().any(|join| join.global);
         first(&[
             (!optimizer_hints.is_empty(), "optimizer hints"),
@@ -172,6 +208,9 @@ impl Visitor for Refusal {
                 (*with_ordinality, "WITH ORDINALITY; row_number() OVER () numbers rows"),
                 (alias_at(alias), "AT after a table"),
             ]),
+            TableFactor::NestedJoin { table_with_joins, alias: _ } => {
+                joins(std::slice::from_ref(table_with_joins.as_ref()))
+            }
             _ => ControlFlow::Continue(()),
         }
     }

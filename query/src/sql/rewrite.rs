@@ -3,15 +3,16 @@
 use super::expressions::filled;
 use super::lists;
 use super::refused::refused;
-use super::using;
 use super::visit::Flow;
+use super::windows::Windows;
+use super::{orders, replaced, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
-    SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -70,12 +71,17 @@ pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Rewrites the statement that it visits.
-pub(super) struct Rewrite;
+#[derive(Default)]
+pub(super) struct Rewrite {
+    windows: Windows,
+}
 
 impl VisitorMut for Rewrite {
     type Break = Box<QueryError>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.windows.enter_query();
+        orders::in_query(query)?;
         using::in_query(query);
         if let Some(fetch) = query.fetch.take() {
             let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
@@ -91,11 +97,26 @@ impl VisitorMut for Rewrite {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_query(&mut self, _query: &mut Query) -> Flow {
+        self.windows.leave_query();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection.push(SelectItem::Wildcard(WildcardAdditionalOptions::default()));
         }
-        using::in_select(select)
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            name_side(&mut join.join_operator);
+        }
+        replaced::in_items(&mut select.projection);
+        using::in_select(select)?;
+        self.windows.enter_select(select)
+    }
+
+    fn post_visit_select(&mut self, _select: &mut Select) -> Flow {
+        self.windows.leave_select();
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
@@ -115,7 +136,10 @@ impl VisitorMut for Rewrite {
         if let Expr::CompoundFieldAccess { root, access_chain } = expr {
             name_members(root, access_chain);
         }
-        ControlFlow::Continue(())
+        match expr {
+            Expr::Function(call) => self.windows.in_call(call),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
@@ -214,6 +238,15 @@ fn name_compared(query: &mut Query) {
         let expr = std::mem::replace(expr, null());
         *item = SelectItem::ExprWithAlias { expr, alias: Ident::new("__compared") };
     }
+}
+
+/// `SEMI JOIN` and `ANTI JOIN` are of the left side.
+fn name_side(join: &mut JoinOperator) {
+    *join = match std::mem::replace(join, JoinOperator::CrossJoin(JoinConstraint::None)) {
+        JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint),
+        JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint),
+        other => other,
+    };
 }
 
 fn null() -> Expr {

@@ -1,7 +1,7 @@
 //! Columns that a join with `USING` merges.
 //!
 //! DataFusion takes the left table's column for them, which is NULL in rows that only the right one has, and does not find them
-//! in WHERE. So unqualified names of such columns are replaced: by the right table's column for a right join, and by the first of
+//! in WHERE, in expressions and in inner queries. So unqualified names of such columns are replaced: by the left table's column, by the right table's column for a right join, and by the first of
 //! both that is not NULL for a full join. For `*` it takes the column of the table whose name sorts first, so `*` becomes a list of the
 //! tables' columns. A further `USING` compares the first table's column; it becomes a condition where another one is meant.
 //! Where a list has such a column beside that of one of its tables, which DataFusion refuses, each gets a name of its own.
@@ -107,8 +107,10 @@ fn name_tables(from: &mut [TableWithJoins]) {
 #[derive(Default)]
 struct Merged {
     columns: Vec<Column>,
-    /// Whether the names are to be replaced outside WHERE too.
+    /// Whether the names are to be replaced outside WHERE too: whether it is known by what.
     everywhere: bool,
+    /// Whether a column may be another one than that of the first table, or is merged twice.
+    has_others: bool,
     /// The tables whose columns `*` stands for; `None` if it cannot be determined which table has a column.
     tables: Option<Vec<Table>>,
     /// Whether a table may lack the row of a merged column, so that `*` is not what DataFusion makes of it.
@@ -189,7 +191,7 @@ impl Merged {
             let mut names = Vec::new();
             match constraint(&mut join.join_operator) {
                 Some(JoinConstraint::Natural) => {
-                    if sides.has_right() || merged.everywhere {
+                    if sides.has_right() || merged.has_others {
                         return Err("NATURAL RIGHT and FULL joins, and NATURAL after one; write USING (x)".to_owned());
                     }
                     merged.is_outer |= sides != Sides::Inner;
@@ -207,7 +209,10 @@ impl Merged {
                         merged.is_complete = false;
                     }
                 }
-                Some(JoinConstraint::On(condition)) if merged.everywhere => merged.replace_in(condition),
+                Some(JoinConstraint::On(condition)) if merged.everywhere => {
+                    merged.count = place + 2;
+                    merged.replace_in(condition);
+                }
                 _ => {}
             }
             merged.is_outer |= has_join(&join.relation, &|sides| sides != Sides::Inner);
@@ -233,7 +238,7 @@ impl Merged {
             right: Box::new(right.clone()),
         };
         let (mut condition, mut is_needed) = (Some(None), false);
-        self.everywhere |= sides.has_right();
+        self.has_others |= sides.has_right();
         self.is_outer |= sides != Sides::Inner;
         for name in names {
             let known = self.columns.iter().position(|known| is_same(&known.name, name));
@@ -244,7 +249,8 @@ impl Merged {
             let of_right = right.map(|table| column(table, name));
             is_needed |= known.is_some_and(|known| self.columns[known].is_other);
             // DataFusion takes a name that is merged twice for ambiguous.
-            self.everywhere |= known.is_some();
+            self.has_others |= known.is_some();
+            self.everywhere |= known.is_some() || left.is_some();
             condition = condition.zip(of_left.as_ref().zip(of_right.as_ref())).map(|(all, (left, right))| {
                 let one = both(left, BinaryOperator::Eq, right);
                 Some(all.map_or(one.clone(), |all| both(&all, BinaryOperator::And, &one)))
@@ -433,6 +439,21 @@ impl Merged {
         Ok(list)
     }
 
+    /// The merged columns that `*` leaves out; `None` if it has other options.
+    fn left_out(&self, options: &WildcardAdditionalOptions) -> Option<Vec<Ident>> {
+        let mut others = options.clone();
+        let names = match others.opt_exclude.take() {
+            None => Vec::new(),
+            Some(ExcludeSelectItem::Single(name)) => vec![name],
+            Some(ExcludeSelectItem::Multiple(names)) => names,
+        };
+        let merged = |name: ObjectName| match name.0.as_slice() {
+            [part] => part.as_ident().filter(|name| self.column(name).is_some()).cloned(),
+            _ => None,
+        };
+        if has_no_options(&others) { names.into_iter().map(merged).collect() } else { None }
+    }
+
     /// Adds what `*` stands for to a list.
     fn star(&self, mut options: WildcardAdditionalOptions, list: &mut Vec<SelectItem>) -> Result<(), String> {
         let replaced = |columns: &mut dyn Iterator<Item = &Column>| {
@@ -442,14 +463,17 @@ impl Merged {
             let items: Vec<Box<ReplaceSelectElement>> = columns.map(one).collect();
             (!items.is_empty()).then_some(ReplaceSelectItem { items })
         };
-        match &self.tables {
-            Some(tables) if has_no_options(&options) => {
+        match self.tables.as_ref().zip(self.left_out(&options)) {
+            Some((tables, left_out)) => {
+                let is_left_out = |of: &Column| left_out.iter().any(|name| is_same(name, &of.name));
                 for (at, table) in tables.iter().enumerate() {
+                    let of_table = || self.columns.iter().filter(move |of| of.first == at);
+                    let left_out = of_table().filter(|of| is_left_out(of)).map(|of| &of.name);
                     let merged: Vec<ObjectName> =
-                        table.merged.iter().map(|name| ObjectName::from(plain(name))).collect();
+                        table.merged.iter().chain(left_out).map(|name| ObjectName::from(plain(name))).collect();
                     let options = WildcardAdditionalOptions {
                         opt_exclude: (!merged.is_empty()).then_some(ExcludeSelectItem::Multiple(merged)),
-                        opt_replace: replaced(&mut self.columns.iter().filter(|of| of.is_other && of.first == at)),
+                        opt_replace: replaced(&mut of_table().filter(|of| of.is_other && !is_left_out(of))),
                         ..WildcardAdditionalOptions::default()
                     };
                     let of = SelectItemQualifiedWildcardKind::ObjectName(table.name.clone());

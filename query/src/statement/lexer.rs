@@ -38,6 +38,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
         let message = e.message.strip_suffix('.').unwrap_or(&e.message).to_owned();
         SyntaxError::at(text, e.location, message)
     })?;
+    refuse_grouped_digits(text, &tokens)?;
     let offsets = Offsets::new(text);
     let mut pieces = Vec::new();
     let (mut current, mut between) = (Vec::new(), Vec::new());
@@ -66,6 +67,25 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
     }
     finish(&mut current, &mut between, None);
     Ok(pieces)
+}
+
+/// Refuses `1_000`, which is tokenized as `1` with the name `_000`.
+fn refuse_grouped_digits(text: &str, tokens: &[TokenWithSpan]) -> Result<(), SyntaxError> {
+    for pair in tokens.windows(2) {
+        if let [
+            TokenWithSpan { token: Token::Number(digits, _), span },
+            TokenWithSpan { token: Token::Word(word), span: next },
+        ] = pair
+            && span.end == next.start
+            && word.quote_style.is_none()
+            && word.value.strip_prefix('_').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            let (given, plain) = (format!("{digits}{}", word.value), word.value.replace('_', ""));
+            let message = format!("{given} is not a number here; write {digits}{plain} without _");
+            return Err(SyntaxError::at(text, span.start, message));
+        }
+    }
+    Ok(())
 }
 
 fn rebase(location: &mut Location, start: Location) {

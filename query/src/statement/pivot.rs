@@ -105,8 +105,9 @@ impl Pivot {
         }
     }
 
-    /// The query that replaces the statement; `found` is the answer to its question, as SQL.
-    pub(crate) fn query(&self, found: Option<Vec<(String, String)>>) -> String {
+    /// The query that replaces the statement; `found` is the answer to its question, as SQL. `filtered` makes the aggregates of an expression
+    /// ones of the rows of a condition.
+    pub(crate) fn query(&self, found: Option<Vec<(String, String)>>, filtered: fn(&str, &str) -> String) -> String {
         let Pivot { source, on, tail, .. } = self;
         if self.un {
             let columns = found.map(|found| found.into_iter().map(|(column, _)| column).collect::<Vec<_>>().join(", "));
@@ -136,7 +137,8 @@ impl Pivot {
                 let (call, suffix) = alias(call);
                 let suffix = suffix.or((using.len() > 1).then_some(call));
                 let name = suffix.map_or_else(|| name.clone(), |suffix| format!("{name}_{}", unquoted(suffix)));
-                cells.push(format!("{call} FILTER (WHERE ({on}) = {value}) AS {}", quoted(&name)));
+                let cell = filtered(call, &format!("({on}) = {value}"));
+                cells.push(format!("{cell} AS {}", quoted(&name)));
             }
         }
         let cells = cells.iter().map(|cell| format!(", {cell}")).collect::<String>();

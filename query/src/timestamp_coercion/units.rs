@@ -1,5 +1,6 @@
-//! Timestamps of different units, or with and without a zone, in one column.
+//! Timestamps of different units, or with and without a zone, and differences of times beside intervals, in one column.
 
+use super::lengths::{is_interval, length_of};
 use super::zones::in_utc;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::Result;
@@ -14,7 +15,16 @@ use std::sync::Arc;
 pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Union(Union { inputs, .. }) = &plan else { return Ok(Transformed::no(plan)) };
     let types = |at: usize| inputs.iter().filter_map(move |input| Some(input.schema().fields().get(at)?.data_type()));
+    let are_lengths = |at: usize| {
+        let is_difference = |kind: &DataType| matches!(kind, DataType::Duration(_));
+        types(at).all(|kind| is_difference(kind) || is_interval(kind))
+            && types(at).any(is_difference)
+            && types(at).any(is_interval)
+    };
     let finest = |at: usize| -> Option<DataType> {
+        if are_lengths(at) {
+            return Some(DataType::Duration(TimeUnit::Nanosecond));
+        }
         let mut found: Option<&TimeUnit> = None;
         let mut first = None;
         for ty in types(at) {
@@ -34,6 +44,9 @@ pub(super) fn in_one_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>>
         let column = |(at, (table, field)): (usize, (Option<&_>, &Arc<_>))| {
             let column = Expr::Column((table, field).into());
             match &wanted[at] {
+                Some(_) if is_interval(field.data_type()) => {
+                    length_of(column).alias_qualified(table.cloned(), field.name())
+                }
                 Some(wanted) if wanted != field.data_type() => {
                     let column = match (field.data_type(), wanted) {
                         (DataType::Timestamp(unit, None), DataType::Timestamp(_, Some(_))) => in_utc(column, *unit),

@@ -1,5 +1,6 @@
 //! Times without a zone where DataFusion converts them to a time with a zone: casts, and values beside such a time.
 
+use super::lengths::Beside;
 use super::{Of, Rewriter, cast_constant, is_utc};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
@@ -86,18 +87,22 @@ impl Rewriter {
     /// An expression whose parts DataFusion converts to one type.
     pub(super) fn beside(&self, mut expr: Expr) -> Transformed<Expr> {
         let changed = match &mut expr {
-            Expr::ScalarFunction(call) if chooses(call) => self.in_one_zone(&mut call.args),
+            Expr::ScalarFunction(call) if chooses(call) => self.in_one_type(call.args.iter_mut().collect()),
             Expr::Case(case) => {
                 let (whens, thens): (Vec<_>, Vec<_>) =
                     case.when_then_expr.iter_mut().map(|(when, then)| (&mut **when, &mut **then)).unzip();
-                let of_results = self.in_one_zone(thens.into_iter().chain(case.else_expr.as_deref_mut()));
+                let of_results = self.in_one_type(thens.into_iter().chain(case.else_expr.as_deref_mut()).collect());
                 let compared = case.expr.as_deref_mut();
-                compared.is_some_and(|compared| self.in_one_zone(whens.into_iter().chain([compared]))) || of_results
+                compared.is_some_and(|compared| self.in_one_type(whens.into_iter().chain([compared]).collect()))
+                    || of_results
             }
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right })
                 if self.type_of(left).is_some() && self.type_of(right).is_some() =>
             {
                 self.in_one_zone([&mut **left, &mut **right])
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus | Operator::Minus, right }) => {
+                self.as_lengths([&mut **left, &mut **right], Beside::Combined)
             }
             _ => false,
         };
@@ -106,13 +111,15 @@ impl Rewriter {
 
     /// Bounds that are not constant.
     pub(super) fn varying_between(&self, mut between: Between) -> Transformed<Expr> {
-        let changed = self.in_one_zone([&mut *between.expr, &mut *between.low, &mut *between.high]);
+        let changed = self.in_one_zone([&mut *between.expr, &mut *between.low, &mut *between.high])
+            | self.as_lengths([&mut *between.expr, &mut *between.low, &mut *between.high], Beside::Compared);
         Transformed::new_transformed(Expr::Between(between), changed)
     }
 
     /// Members that are not constant.
     pub(super) fn varying_list(&self, mut list: InList) -> Transformed<Expr> {
-        let changed = self.in_one_zone(list.list.iter_mut().chain([&mut *list.expr]));
+        let changed = self.in_one_zone(list.list.iter_mut().chain([&mut *list.expr]))
+            | self.as_lengths(list.list.iter_mut().chain([&mut *list.expr]), Beside::Compared);
         Transformed::new_transformed(Expr::InList(list), changed)
     }
 
@@ -140,6 +147,11 @@ impl Rewriter {
         let (Some(unit), Some(zone)) = (unit_of(&column), zone_of(&own)) else { return Ok((subquery, false)) };
         let instants = cast_subquery(subquery, &DataType::Timestamp(unit, Some("UTC".into())))?;
         Ok((cast_subquery(instants, &DataType::Timestamp(unit, Some(Arc::clone(zone))))?, true))
+    }
+
+    /// Gives values without a zone the zone that another one has, and makes differences of the intervals beside differences of times.
+    fn in_one_type(&self, mut values: Vec<&mut Expr>) -> bool {
+        self.in_one_zone(values.iter_mut().map(|value| &mut **value)) | self.as_lengths(values, Beside::Combined)
     }
 
     /// Gives values without a zone the zone that another one has.
