@@ -39,8 +39,12 @@ pub(super) fn in_query(query: &mut Query) {
         && let OrderByKind::Expressions(order) = &mut order.kind
         && merged.everywhere
     {
-        let merged = merged.in_order(&select.projection);
-        order.iter_mut().for_each(|by| merged.replace_in(&mut by.expr));
+        let (alone, inside) =
+            (merged.clone().in_order(&select.projection, true), merged.in_order(&select.projection, false));
+        for by in order {
+            let merged = if matches!(by.expr, Expr::Identifier(_)) { &alone } else { &inside };
+            merged.replace_in(&mut by.expr);
+        }
     }
 }
 
@@ -104,7 +108,7 @@ fn name_tables(from: &mut [TableWithJoins]) {
 }
 
 /// The merged columns of the joins of a SELECT.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Merged {
     columns: Vec<Column>,
     /// Whether the names are to be replaced outside WHERE too: whether it is known by what.
@@ -136,6 +140,7 @@ struct Column {
 }
 
 /// A table, and the columns in which it is merged with one before it.
+#[derive(Clone)]
 struct Table {
     name: ObjectName,
     merged: Vec<Ident>,
@@ -307,8 +312,8 @@ impl Merged {
         let _infallible = visit_mut(node, &mut Replace { merged: self, depth: 0 });
     }
 
-    /// What names in ORDER BY stand for: first for columns of the result.
-    fn in_order(mut self, projection: &[SelectItem]) -> Merged {
+    /// What names in ORDER BY stand for: first for columns of the result. DataFusion only finds these if a name is `alone`.
+    fn in_order(mut self, projection: &[SelectItem], alone: bool) -> Merged {
         let columns = std::mem::take(&mut self.columns);
         let is_shown_twice = |column: &Column| projection.iter().any(|item| self.shows(item, column));
         let shown = columns.iter().filter_map(|column| {
@@ -316,13 +321,13 @@ impl Merged {
             let is_merged = |item: &&SelectItem| is_name(item, column);
             let shown = projection.iter().filter(is_merged).chain(projection).find_map(|item| match item {
                 SelectItem::UnnamedExpr(Expr::Identifier(shown)) if is_same(shown, name) => {
-                    Some(is_shown_twice(column).then(|| column.expr.clone()))
+                    Some((!alone || is_shown_twice(column)).then(|| column.expr.clone()))
                 }
                 SelectItem::ExprWithAlias { alias, .. } if is_same(alias, name) => Some(None),
                 SelectItem::UnnamedExpr(expr @ Expr::CompoundIdentifier(parts)) => {
                     parts.last().is_some_and(|last| is_same(last, name)).then(|| Some(expr.clone()))
                 }
-                SelectItem::Wildcard(_) => Some(None),
+                SelectItem::Wildcard(_) => Some((!alone).then(|| column.expr.clone())),
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), _) => {
                     self.has(table, column).then(|| Some(self::column(table, name)))
                 }
