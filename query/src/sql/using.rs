@@ -255,7 +255,7 @@ impl Merged {
             is_needed |= known.is_some_and(|known| self.columns[known].is_other);
             // DataFusion takes a name that is merged twice for ambiguous.
             self.has_others |= known.is_some();
-            self.everywhere |= known.is_some() || left.is_some();
+            self.everywhere |= sides.has_right() || known.is_some() || left.is_some();
             condition = condition.zip(of_left.as_ref().zip(of_right.as_ref())).map(|(all, (left, right))| {
                 let one = both(left, BinaryOperator::Eq, right);
                 Some(all.map_or(one.clone(), |all| both(&all, BinaryOperator::And, &one)))

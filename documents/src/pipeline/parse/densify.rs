@@ -70,12 +70,12 @@ pub(super) fn densify(argument: RawBsonRef<'_>) -> Result<Stage> {
         if is_date(low) != unit.is_some() {
             return Err(wrong(5_733_501, "A bounding array of dates needs a unit, and one of numbers none"));
         }
+        if compare(high.as_raw_bson_ref(), low.as_raw_bson_ref()).is_lt() {
+            return Err(wrong(5_733_402, "the first element in the bounds must be less than or equal to the second"));
+        }
         let class = |value: &RawBson| value.as_raw_bson_ref().element_type();
         if !is_date(low) && (class(low) != class(high) || class(low) != class(&step)) {
             return Err(wrong(5_876_900, "Upper bound, lower bound, and step must all have the same type"));
-        }
-        if compare(high.as_raw_bson_ref(), low.as_raw_bson_ref()).is_lt() {
-            return Err(wrong(5_733_402, "the first element in the bounds must be less than or equal to the second"));
         }
     }
     if matches!(bounds, Bounds::Partition) && partition.is_empty() {
