@@ -51,7 +51,7 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
                 pause = every;
                 let now = clock.monotonic();
                 if said.is_none_or(|said| now.saturating_sub(said) >= SAY_EVERY) {
-                    // It goes on if nobody reads this any more.
+                    // A closed standard output does not end it.
                     drop(told(shipper.status()));
                     said = Some(now);
                 }

@@ -4,7 +4,7 @@
 //! it is committed; from then on it cannot be stopped, and whoever waits for it gets its result.
 //!
 //! A join can produce millions of rows from the few that were read. DataFusion can cancel a statement only where it
-//! reads, and then only after 128 batches, each of which may take long in what is above the join. So the output of joins is
+//! reads, and only once in 128 batches. What is above the join may take long for each batch. So the output of joins is
 //! counted as well, and each batch of it checks whether the statement was stopped.
 //!
 //! A nested loop join returns nothing until it has found enough rows, which may take hours: its condition checks the same.

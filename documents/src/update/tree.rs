@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 /// The most nulls that one change adds to a list, as in MongoDB.
 const PADDING_MAX: usize = 1_500_000;
-/// The most nulls that a document holds, of which each takes three bytes at least; fewer in tests.
+/// The most nulls that a document holds, at three bytes or more for each; fewer in tests.
 const NULLS_MAX: usize = if cfg!(test) { 2_000_000 } else { crate::DOCUMENT_BYTES_MAX / 3 };
 
 /// How many nulls the changes of one document may still add to lists: with more of them it would be larger than a document may be.

@@ -272,8 +272,8 @@ impl Documents {
         self.engine.with_id(document)
     }
 
-    /// The collection as a command with this filter reads it before it is queued; `None` if it is read when it is its turn, which
-    /// meets all errors too.
+    /// The collection as a command with this filter reads it before it is queued; `None` if the command reads when its turn comes, and
+    /// reports any error then.
     pub(super) fn read_ahead(&self, filter: &Filter) -> Option<DocumentsSnapshot> {
         if !is_worth_it(filter) {
             return None;

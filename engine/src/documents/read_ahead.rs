@@ -12,12 +12,12 @@ use ebbtide_ttl::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes of what one command may keep before it is queued. One that finds more is read when it is its turn.
+/// Bytes of what one command may keep before it is queued. A command that finds more reads them when its turn comes.
 pub(crate) const BYTES_MAX: usize = 32 << 20;
-/// A command about so many documents by `_id` looks them up when it is its turn.
+/// A command that names at most this number of `_id`s looks them up when its turn comes.
 const FEW_KEYS: usize = 100;
 
-/// Whether a command with this filter is worth to be read before it is queued.
+/// Whether it is worth reading the documents of this filter before the command is queued.
 pub(crate) fn is_worth_it(filter: &Filter) -> bool {
     filter.id_keys().is_none_or(|keys| keys.len() > FEW_KEYS)
 }

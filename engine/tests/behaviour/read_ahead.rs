@@ -48,7 +48,7 @@ type Numbers = Vec<(i64, i64)>;
 /// What happens after a command has begun to read.
 type Meanwhile = fn(&Sim, &Database);
 
-/// The collection for a command that is asked for the first time whether it goes on while it reads; then `meanwhile` happens.
+/// A handle whose first check for a stop, while a command reads, runs `meanwhile`.
 fn interrupted(sim: &Sim, db: &Database, meanwhile: Meanwhile) -> Documents {
     let sim = Sim { fs: sim.fs.clone(), clock: sim.clock.clone(), settings: sim.settings.clone() };
     let waiting = Mutex::new(Some((sim, db.clone())));

@@ -25,7 +25,7 @@ pub(super) fn refused(what: &str) -> Flow {
     ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, format!("not supported: {what}"))))
 }
 
-/// Refuses joins without a condition, of which DataFusion makes cross joins, and kinds that it does not have.
+/// Refuses joins without a condition, which DataFusion would run as cross joins, and kinds of joins that it does not support.
 fn joins(from: &[TableWithJoins]) -> Flow {
     for join in from.iter().flat_map(|from| &from.joins) {
         match &join.join_operator {

@@ -17,7 +17,7 @@ enum Step {
     Keep,
 }
 
-/// Enough keys for several levels of nodes, of which few change from search to search.
+/// Enough keys that the map has several levels of nodes. Only a few nodes change between two searches.
 const KEYS: u16 = 3000;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
