@@ -1,7 +1,7 @@
 //! Archives whose files are read as segments.
 
 use crate::archive::{all, archived, filled, numbers, options, state_of, values};
-use crate::world::{HOUR, World, at, reading, without_proof};
+use crate::world::{HOUR, OTHER, World, at, reading, without_proof};
 use arrow::array::{ArrayRef, RecordBatch};
 use ebbtide::buckets::value_at;
 use ebbtide::ttl::{Code, Value};
@@ -188,14 +188,14 @@ fn a_field_of_objects_without_members_is_null_in_tables_until_it_has_one() {
     };
     let of_nothing = with(reading(0, 0), "note", object("by", empty()));
     c.insert_documents(&[of_nothing, with(reading(0, 1), "other", empty())]).unwrap();
-    assert_eq!(db.publish("weather", "s3://sim/table", 60).unwrap().measurements, 2);
+    assert_eq!(db.publish("weather", OTHER, 60).unwrap().measurements, 2);
     world.clock.set(at(2 * HOUR));
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(0..2), 2), "{}", state_of(&db));
     assert_eq!(notes(), [(0, Value::Null), (1, Value::Null)]);
     let by = object("by", object("name", Value::from("x")));
     c.insert_documents(&[with(reading(2 * HOUR, 2), "note", by.clone())]).unwrap();
-    assert_eq!(db.publish("weather", "s3://sim/table", 60).unwrap().measurements, 1);
+    assert_eq!(db.publish("weather", OTHER, 60).unwrap().measurements, 1);
     world.clock.set(at(4 * HOUR));
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(0..3), 3), "{}", state_of(&db));
