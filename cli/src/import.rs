@@ -71,6 +71,7 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if from_stdin && !matches!(args.format, Some(InputFormat::Parquet | InputFormat::Arrow)) {
         return stream::run(cli, args, runtime);
     }
+    refuse_patience(args)?;
     let pattern = args.meta_from_name.as_deref().map(Pattern::new).transpose()?;
     let read = Arc::new(AtomicU64::new(0));
     let (mut sources, mut spools) = (Vec::new(), Vec::new());
@@ -106,6 +107,16 @@ pub(crate) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     };
     let told = bad.borrow_mut().report();
     outcome.and(told)
+}
+
+/// Refuses --flush-ms where rows are not stored as they arrive.
+fn refuse_patience(args: &ImportArgs) -> Result<(), Failure> {
+    match args.flush_ms {
+        Some(_) => Err(Failure::usage(
+            "--flush-ms is for rows that are stored as they arrive on standard input; here it has no effect: leave it out",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Ends the program at an interrupt, with a word on what is stored.

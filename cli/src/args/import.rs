@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ebbtide_query::text_table::encoding::Encoding;
 use ebbtide_query::text_table::repeated_hours;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Measurements from files, or from standard input as they arrive.
 #[derive(Debug, Clone, Args)]
@@ -157,14 +158,14 @@ pub(crate) struct ImportArgs {
     pub(crate) from_start: bool,
 
     /// Measurements or documents per atomic insert, at most.
-    #[arg(long, value_name = "ROWS", default_value_t = 50_000, help_heading = "Execution")]
+    #[arg(long, value_name = "ROWS", default_value_t = ImportArgs::BATCH_ROWS, help_heading = "Execution")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_rows: u32,
 
-    /// Longest time in milliseconds that a row from standard input waits to be stored with others.
-    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Execution")]
+    /// Longest time in milliseconds that a row from standard input waits to be stored with others [default: 1000]
+    #[arg(long, value_name = "MS", help_heading = "Execution")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    pub(crate) flush_ms: u64,
+    pub(crate) flush_ms: Option<u64>,
 
     /// Width of the new collection's buckets: seconds, minutes or hours. Default: by the median interval of the data.
     #[arg(long, value_name = "WORD", help_heading = "New collection")]
@@ -177,6 +178,16 @@ pub(crate) struct ImportArgs {
     /// Retention of the new collection: seconds, or text such as 24h, 7d, '10 years' or P10Y. A year is 365 days.
     #[arg(long, value_name = "TIME", value_parser = retention, help_heading = "New collection")]
     pub(crate) expire_after: Option<i64>,
+}
+
+impl ImportArgs {
+    /// What --batch-rows is unless it is given.
+    pub(crate) const BATCH_ROWS: u32 = 50_000;
+
+    /// The longest time that a row from standard input waits.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(self.flush_ms.unwrap_or(1000))
+    }
 }
 
 /// An input format.

@@ -49,6 +49,8 @@ pub(super) fn line(cli: &Cli, args: &ImportArgs) -> String {
     line.option("--granularity", args.granularity.as_ref());
     line.named("--precision", args.precision);
     line.option("--expire-after", args.expire_after);
+    line.option("--batch-rows", Some(args.batch_rows).filter(|rows| *rows != ImportArgs::BATCH_ROWS));
+    line.option("--flush-ms", args.flush_ms);
     line.flag("--dry-run", args.dry_run);
     line.flag("--resume", args.resume);
     line.flag("--from-start", args.from_start);
@@ -198,6 +200,10 @@ mod tests {
             "us",
             "--expire-after",
             "7d",
+            "--batch-rows",
+            "9",
+            "--flush-ms",
+            "5",
             "--resume",
         ];
         let (cli, args) = parsed(&words);

@@ -16,13 +16,13 @@ use crate::Failure;
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::batching::INSERT_BYTES;
 use crate::human::counted;
-use ebbtide::{Collection, Database, line_protocol};
+use ebbtide::{Collection, Database, Snapshot, line_protocol};
 use ebbtide_buckets::Schema;
 use ebbtide_query::text_table::encoding::{self, Encoding};
 use ebbtide_query::text_table::infer::finer;
 use ebbtide_query::text_table::split::{self, Block};
 use ebbtide_ttl::{Clock, SystemClock};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,17 +46,42 @@ struct Target<'a> {
 
 /// What the targets have in common.
 struct Pipe<'a> {
-    database: &'a Database,
+    cli: &'a Cli,
+    /// Empty if the database does not exist, until the first rows are stored.
+    database: OnceCell<Database>,
     args: &'a ImportArgs,
     format: InputFormat,
     bad: &'a RefCell<BadLines>,
     clock: &'a dyn Clock,
 }
 
+impl Pipe<'_> {
+    /// The present state of the database, if it exists.
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.database.get().map(Database::snapshot)
+    }
+
+    /// The database; it is created if it does not exist.
+    fn database(&self) -> Result<&Database, Failure> {
+        if let Some(database) = self.database.get() {
+            return Ok(database);
+        }
+        let created = crate::open::builder(&self.cli.db).open()?;
+        Ok(self.database.get_or_init(|| created))
+    }
+
+    /// The schema of a collection, if it exists.
+    fn schema(&self, name: &str) -> Option<Arc<Schema>> {
+        schema(self.snapshot(), name)
+    }
+}
+
 /// Runs `ebbtide import -`.
 pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
-    if given.resume || given.dry_run {
-        return Err(Failure::usage("standard input cannot be read twice: --resume and --dry-run are for files"));
+    if given.resume || given.from_start || given.dry_run {
+        return Err(Failure::usage(
+            "standard input can be read only once: --resume, --from-start and --dry-run are for files",
+        ));
     }
     if given.meta_from_name.is_some() {
         return Err(Failure::usage("standard input has no name for --meta-from-name: use --set COLUMN=VALUE"));
@@ -65,17 +90,18 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
         return Err(Failure::usage("name the collection with --collection NAME"));
     }
     let bad = RefCell::new(BadLines::new(given.bad_lines.as_deref(), given.bad_lines_max));
-    bad.borrow_mut().open(&Begin::Append, &given.files, &cli.db)?;
+    bad.borrow_mut().open(&Begin::New, &given.files, &cli.db)?;
     let clock = SystemClock::new();
     let started = clock.monotonic();
-    let Some((database, piped)) = open(cli, given.encoding)? else { return Err(nothing()) };
+    let Some((existing, piped)) = open(cli, given.encoding)? else { return Err(nothing()) };
     let format = given.format.or(piped.format).unwrap_or(InputFormat::Csv);
     text_options::check(given, &[format])?;
-    let schema = given.collection.as_ref().and_then(|name| schema(&database, name));
+    let schema = given.collection.as_ref().and_then(|name| schema(existing.as_ref().map(Database::snapshot), name));
     let sniffer = Sniffer { cli, args: given, shape: &Shape::new(given, schema.as_deref()) };
     let args = sniffer.options_of(&piped.sample, format == InputFormat::Csv)?;
     report::options(cli, given, &args);
-    let pipe = Pipe { database: &database, args: &args, format, bad: &bad, clock: &clock };
+    let database = existing.map_or_else(OnceCell::new, OnceCell::from);
+    let pipe = Pipe { cli, database, args: &args, format, bad: &bad, clock: &clock };
     let mut targets: Vec<Target<'_>> = Vec::new();
     if let Some(name) = &args.collection {
         targets.push(Target::new(&pipe, name)?);
@@ -101,7 +127,7 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     }
     let told = bad.borrow_mut().report();
     drop(targets);
-    database.close()?;
+    pipe.database.into_inner().map_or(Ok(()), Database::close)?;
     match outcome {
         Ok(()) if stored == 0 => Err(nothing()),
         Ok(()) => told,
@@ -109,20 +135,12 @@ pub(super) fn run(cli: &Cli, given: &ImportArgs, runtime: &tokio::runtime::Runti
     }
 }
 
-/// The database, and standard input once something can be read of it; `None` if that is empty. A database that does not exist is created
-/// only then.
-pub(super) fn open(cli: &Cli, encoding: Option<Encoding>) -> Result<Option<(Database, PipedText)>, Failure> {
-    let open = || crate::open::builder(&cli.db).open();
-    let existing = if Database::exists(&cli.db)? { Some(open()?) } else { None };
+/// The database if it exists, and standard input once something can be read from it; `None` if that is empty. A database that does not
+/// exist is left to be created with the first rows.
+pub(super) fn open(cli: &Cli, encoding: Option<Encoding>) -> Result<Option<(Option<Database>, PipedText)>, Failure> {
+    let existing = if Database::exists(&cli.db)? { Some(crate::open::builder(&cli.db).open()?) } else { None };
     let piped = PipedText::open(NAME, encoding).map_err(|e| unreadable(&e))?;
-    if piped.is_empty {
-        return Ok(None);
-    }
-    let database = match existing {
-        Some(database) => database,
-        None => open()?,
-    };
-    Ok(Some((database, piped)))
+    Ok(if piped.is_empty { None } else { Some((existing, piped)) })
 }
 
 /// Whether the user has pressed Ctrl-C, from now on.
@@ -145,8 +163,8 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::new(format!("cannot read standard input: {error}"))
 }
 
-fn schema(database: &Database, name: &str) -> Option<Arc<Schema>> {
-    database.snapshot().collection(name).ok().map(|c| Arc::clone(c.schema()))
+fn schema(snapshot: Option<Snapshot>, name: &str) -> Option<Arc<Schema>> {
+    snapshot?.collection(name).ok().map(|c| Arc::clone(c.schema()))
 }
 
 /// Starts reading standard input.
@@ -180,7 +198,7 @@ fn follow(
     clock: &dyn Clock,
     give: &mut dyn FnMut(&Block) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let patience = Duration::from_millis(args.flush_ms);
+    let patience = args.patience();
     let mut gathered = Block::default();
     let mut since = clock.monotonic();
     loop {
@@ -233,8 +251,8 @@ impl<'a> Target<'a> {
 
     /// A target for all rows, or for those of one measurement.
     fn of(pipe: &Pipe<'a>, name: &str, measurement: Option<String>) -> Result<Self, Failure> {
-        refuse_ordinary(&pipe.database.snapshot(), name)?;
-        let schema = schema(pipe.database, name);
+        pipe.snapshot().map_or(Ok(()), |snapshot| refuse_ordinary(&snapshot, name))?;
+        let schema = pipe.schema(name);
         if schema.is_some() && is_for_new(pipe.args) {
             return Err(for_new(name));
         }
@@ -285,9 +303,9 @@ impl<'a> Target<'a> {
             if self.job.schema.is_none() {
                 let mut meter = step::Meter::default();
                 meter.look(&rows.batch, &layout.time_field, layout.meta_field.as_deref());
-                layout.create(&self.job, pipe.database, meter.step())?;
+                layout.create(&self.job, pipe.database()?, meter.step())?;
             }
-            self.place = Some((pipe.database.collection(&self.job.collection)?, layout));
+            self.place = Some((pipe.database()?.collection(&self.job.collection)?, layout));
         }
         let Some((collection, _)) = &self.place else { return Ok(()) };
         self.stored += self.job.insert(collection, &mut rows)?;

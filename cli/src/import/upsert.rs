@@ -5,10 +5,10 @@
 
 use super::bad::{BadLines, Begin};
 use super::bar::Bar;
-use super::end_when_interrupted;
 use super::resume::{EarlierImport, Progress, Target};
 use super::source::{BYTE_ORDER_MARK, Source, expand};
 use super::stream::{self, LOOK_EVERY};
+use super::{end_when_interrupted, refuse_patience};
 use crate::args::{Cli, ImportArgs, InputFormat};
 use crate::human::{counted, grouped};
 use crate::{Failure, files};
@@ -45,6 +45,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if paths.iter().any(|path| path == Path::new("-")) {
         return from_stdin(cli, args, name, paths.len(), runtime);
     }
+    refuse_patience(args)?;
     end_when_interrupted(runtime, &stores, "documents");
     let read = Arc::new(AtomicU64::new(0));
     let (mut sources, mut spools) = (Vec::new(), Vec::new());
@@ -95,18 +96,18 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if let Begin::After(mark) = &begin {
         bad.add_earlier(mark);
     }
-    let database = crate::open::builder(&cli.db).open()?;
+    let mut destination = Destination { cli, name, database: None, documents: None };
+    let documents = destination.documents()?;
     stores.store(true, Ordering::Relaxed);
-    let target = target(&database, name)?;
-    progress.belongs_to(&Target::from(&target.snapshot()?));
+    progress.belongs_to(&Target::from(&documents.snapshot()?));
     progress.began(clock.now());
     if let Some(left) = left {
         progress.take_up(left)?;
         eprintln!("{} documents are stored already", grouped(progress.state.stored));
     }
     bar.phase("importing");
-    let mut upsert =
-        Upsert { target, progress: Some(progress), rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
+    let progress = Some(progress);
+    let mut upsert = Upsert { destination, progress, rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
     let outcome = upsert.files(&sources, &mut bad, default_ttl, &bar);
     bar.clear();
     if let Err(failure) = outcome {
@@ -115,8 +116,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
         return Err(Failure::new(format!("{failure}; {stored} before it stored: --resume continues after them")));
     }
     let mut progress = upsert.progress.take();
-    upsert.end(&database, name)?;
-    database.close()?;
+    upsert.end()?;
     progress.iter_mut().try_for_each(Progress::finish)?;
     bad.report()
 }
@@ -135,8 +135,10 @@ fn from_stdin(
     if args.dry_run {
         return Err(Failure::usage("--dry-run checks files: standard input can be read only once"));
     }
-    if args.resume {
-        return Err(Failure::usage("--resume continues an import of files: standard input can be read only once"));
+    if args.resume || args.from_start {
+        return Err(Failure::usage(
+            "--resume and --from-start are for files that were imported in part: standard input can be read only once",
+        ));
     }
     let (default_ttl, _) = existing(cli, name)?;
     let mut bad = BadLines::new(args.bad_lines.as_deref(), args.bad_lines_max);
@@ -144,18 +146,18 @@ fn from_stdin(
     let Some((database, piped)) = stream::open(cli, None)? else {
         return Err(Failure::new("there are no documents on standard input"));
     };
-    let target = target(&database, name)?;
-    let mut upsert = Upsert { target, progress: None, rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
+    let destination = Destination { cli, name, database, documents: None };
+    let mut upsert =
+        Upsert { destination, progress: None, rows: rows_of(args), waiting: Vec::new(), bytes: 0, stored: 0 };
     let lines = Lines { name: STDIN, default_ttl, skip: 0 };
     let (arriving, stop) = (lines_ahead(piped.bytes, runtime), stream::interrupted(runtime));
-    let read = upsert.follow(&lines, &arriving, Duration::from_millis(args.flush_ms), &stop, &mut bad);
+    let read = upsert.follow(&lines, &arriving, args.patience(), &stop, &mut bad);
     if let Err(failure) = read {
         bad.report()?;
         let stored = counted(upsert.stored, "document");
         return Err(Failure::new(format!("{failure}; {stored} before it stored")));
     }
-    upsert.end(&database, name)?;
-    database.close()?;
+    upsert.end()?;
     bad.report()
 }
 
@@ -201,11 +203,41 @@ fn rows_of(args: &ImportArgs) -> usize {
     usize::try_from(args.batch_rows).unwrap_or(usize::MAX)
 }
 
-fn target(database: &Database, name: &str) -> Result<Documents, Failure> {
-    Ok(match database.snapshot().has_collection(name) {
-        true => database.documents(name)?,
-        false => database.create_documents(name, DocumentsOptions::default())?,
-    })
+/// The collection that the documents go into. It is created with the first of them, and so is the database: input that cannot be read
+/// creates nothing.
+struct Destination<'a> {
+    cli: &'a Cli,
+    name: &'a str,
+    database: Option<Database>,
+    documents: Option<Documents>,
+}
+
+impl Destination<'_> {
+    /// The collection, opened or created the first time.
+    fn documents(&mut self) -> Result<&Documents, Failure> {
+        let database = match &mut self.database {
+            Some(database) => database,
+            none => none.insert(crate::open::builder(&self.cli.db).open()?),
+        };
+        let documents = match &mut self.documents {
+            Some(documents) => documents,
+            none => none.insert(match database.snapshot().has_collection(self.name) {
+                true => database.documents(self.name)?,
+                false => database.create_documents(self.name, DocumentsOptions::default())?,
+            }),
+        };
+        Ok(documents)
+    }
+
+    /// Seals and closes the database; returns how many documents the collection has.
+    fn close(mut self) -> Result<u64, Failure> {
+        let count = self.documents()?.snapshot()?.count()?;
+        if let Some(database) = self.database {
+            database.flush()?;
+            database.close()?;
+        }
+        Ok(count)
+    }
 }
 
 /// The time to live that the documents are checked for, and the collection if it exists.
@@ -308,8 +340,8 @@ struct Place {
 }
 
 /// Documents on their way into a collection.
-struct Upsert {
-    target: Documents,
+struct Upsert<'a> {
+    destination: Destination<'a>,
     /// `None` for standard input, which cannot be resumed.
     progress: Option<Progress>,
     /// Documents that are stored in one step at most.
@@ -319,7 +351,7 @@ struct Upsert {
     stored: u64,
 }
 
-impl Upsert {
+impl Upsert<'_> {
     /// Stores what is left of the files.
     fn files(
         &mut self,
@@ -406,7 +438,7 @@ impl Upsert {
                 .map_err(|error| Failure::new(error.message))?;
             progress.begin(at.file, at.line, count, mark.clone())?;
         }
-        self.target.store(documents, OnConflict::Replace)?;
+        self.destination.documents()?.store(documents, OnConflict::Replace)?;
         self.stored += count;
         if let Some(progress) = &mut self.progress {
             progress.done(at.file, at.line, count, mark);
@@ -414,10 +446,10 @@ impl Upsert {
         Ok(())
     }
 
-    /// Tells what was imported, and seals it.
-    fn end(self, database: &Database, name: &str) -> Result<(), Failure> {
-        database.flush()?;
-        let visible = self.target.snapshot()?.count()?;
+    /// Closes the database and reports what was imported.
+    fn end(self) -> Result<(), Failure> {
+        let name = self.destination.name;
+        let visible = self.destination.close()?;
         eprintln!("{} imported into {name}, which has {} now", counted(self.stored, "document"), grouped(visible));
         Ok(())
     }

@@ -174,6 +174,42 @@ fn bad_lines_are_set_aside_with_their_place_and_reason() {
 }
 
 #[test]
+fn standard_input_that_cannot_be_imported_leaves_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["-", "-c", "c", "--time", "time"], "time,v\nyesterday,1\n"),
+        (&["-", "-c", "c", "--time", "when"], "time,v\n2024-01-01,1\n"),
+        (&["-", "-c", "c", "--format", "ndjson", "--delimiter", ";"], "{\"time\":\"2024-01-01\"}\n"),
+        (&["-", "--format", "influx"], "cpu v= 1\n"),
+        (&["--documents", "-", "--into", "s"], "{\"_id\": 1\n"),
+    ];
+    for (args, input) in cases {
+        let output = inside(folder.path(), &[&["import"][..], args].concat(), input);
+        assert_ne!(output.code, 0, "{args:?}: {}", output.stderr);
+        assert!(!folder.path().join("ebbtide-data").exists(), "{args:?}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn bad_lines_of_standard_input_replace_those_of_an_earlier_import() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], [&str; 2]); 2] = [
+        (&["-", "-c", "c", "--format", "influx"], ["cpu v=1\nfirst\n", "cpu v=2\nsecond\n"]),
+        (&["--documents", "-", "--into", "s"], ["{\"_id\": 1}\nfirst\n", "{\"_id\": 2}\nsecond\n"]),
+    ];
+    for (args, inputs) in cases {
+        for input in inputs {
+            let args = [&["import"][..], args, &["--bad-lines", "bad.csv"]].concat();
+            let output = inside(folder.path(), &args, input);
+            assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        }
+        let bad = text(folder.path(), "bad.csv");
+        assert_eq!(bad.lines().count(), 2, "{args:?}: {bad}");
+        assert!(bad.ends_with(",second\n"), "{args:?}: {bad}");
+    }
+}
+
+#[test]
 fn damaged_and_strange_files_are_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let good = "time,v\n2024-01-01,1\n2024-01-02,2\n";
