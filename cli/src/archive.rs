@@ -12,6 +12,9 @@ pub(crate) fn run(cli: &Cli, args: &ArchiveArgs) -> Result<(), Failure> {
     match &args.task {
         ArchiveTask::Status => status(cli),
         ArchiveTask::Vacuum(of) => {
+            if cli.read_only {
+                return Err(Failure::usage("vacuum removes files from the archive: drop --read-only"));
+            }
             let mut removed = 0;
             for (place, _) in places(cli, &of.collection)? {
                 removed += place.vacuum().map_err(|error| Failure::new(error.to_string()))?;

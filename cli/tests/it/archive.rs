@@ -134,6 +134,9 @@ fn leftovers_of_an_hour_ago_are_removed_from_an_archive() {
     };
     let (old, young) = (leftover("a", 2), leftover("b", 0));
     let committed = machine.files().into_iter().find(|file| ![&old, &young].contains(&file)).unwrap();
+    let refused = machine.run("db", &["archive", "vacuum", "doors", "--read-only"]);
+    assert!(refused.code == 2 && refused.stderr.contains("drop --read-only"), "{}", refused.stderr);
+    assert!(old.exists());
     File::options().append(true).open(&committed).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(machine.out("db", &["archive", "vacuum", "doors"]), "removed 1 file\n");
     assert_eq!((old.exists(), young.exists(), committed.exists()), (false, true, true));
