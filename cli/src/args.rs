@@ -370,7 +370,7 @@ pub(crate) struct ShipArgs {
     pub(crate) keep: String,
 
     /// Ship what is there now, and end.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "every")]
     pub(crate) once: bool,
 
     /// Forget all copies instead: a folder that is no longer the primary becomes a database of its own.

@@ -9,6 +9,7 @@ use ebbtide_query::{Session, SessionSettings};
 use ebbtide_ttl::{Clock, SystemClock, Timestamp, VirtualClock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::TempDir;
 
 /// 26,115 hourly measurements of three airports; `fixtures/weather` says where they come from.
 const FIXTURE: &[u8] = include_bytes!("../../fixtures/weather/nyc_2013_hourly.csv.gz");
@@ -25,7 +26,8 @@ const SET_UP: [&str; 4] = [
 pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let real = SystemClock::new();
     let started = real.monotonic();
-    let folder = folder(args)?;
+    // A temporary folder is kept only if all was shown, with where it is: nobody would find it otherwise.
+    let (folder, temporary) = folder(args)?;
     let days = Days::read()?;
     let (first, last) = days.range()?;
     let clock = VirtualClock::new(Timestamp::from_millis(first));
@@ -62,21 +64,26 @@ pub(crate) fn run(args: &DemoArgs, runtime: &tokio::runtime::Runtime) -> Result<
     drop((session, snapshot));
     database.close()?;
     farewell(&folder, last)?;
+    if let Some(temporary) = temporary {
+        drop(temporary.keep());
+    }
     eprintln!("done in {:.1} s", real.monotonic().saturating_sub(started).as_secs_f64());
     Ok(())
 }
 
-fn folder(args: &DemoArgs) -> Result<PathBuf, Failure> {
+/// The folder of the demo's database, which is removed with the second value if that is dropped.
+fn folder(args: &DemoArgs) -> Result<(PathBuf, Option<TempDir>), Failure> {
     if let Some(folder) = &args.into {
         if Database::exists(folder)? {
             let what =
                 format!("there is already a database at {}; the demo needs a folder of its own", folder.display());
             return Err(Failure::usage(what));
         }
-        return Ok(folder.clone());
+        return Ok((folder.clone(), None));
     }
     let made = tempfile::Builder::new().prefix("ebbtide-demo-").tempdir();
-    made.map(tempfile::TempDir::keep).map_err(|e| Failure::new(format!("cannot create a temporary folder: {e}")))
+    let made = made.map_err(|e| Failure::new(format!("cannot create a temporary folder: {e}")))?;
+    Ok((made.path().to_owned(), Some(made)))
 }
 
 fn heading(text: &str) -> Result<(), Failure> {

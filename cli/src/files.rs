@@ -223,6 +223,11 @@ pub(crate) fn stdout() -> Box<dyn Write + Send> {
     Box::new(BufWriter::new(io::stdout()))
 }
 
+/// Standard error.
+pub(crate) fn stderr() -> Box<dyn Write + Send> {
+    Box::new(io::stderr())
+}
+
 /// Whether results are read by a person.
 pub(crate) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()

@@ -9,7 +9,7 @@ use crate::{Failure, files, parse_now};
 use ebbtide::DocumentsSnapshot;
 use ebbtide::documents_model::json::canonical_text;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
-use ebbtide_query::{SessionSettings, may_return_rows, statement};
+use ebbtide_query::{SessionSettings, changes_database, may_return_rows, returns_rows, statement};
 use futures::StreamExt;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -51,37 +51,45 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     let Some(most) = statements.iter().map(need).max() else {
         return Err(Failure::usage("there is no statement"));
     };
-    let nothing = || {
-        let what = if chart.is_some() { "draw" } else { "write" };
-        Failure::usage(format!("there is nothing to {what}: no statement returns rows"))
-    };
+    let is_single = file.is_some() || matches!(format, Format::Parquet | Format::Arrow);
+    let has_rows = statements.iter().any(may_return_rows);
     // Before anything is done that cannot be undone.
-    if file.is_some() && !statements.iter().any(may_return_rows) {
-        return Err(nothing());
+    if file.is_some() && !has_rows {
+        return Err(nothing(chart));
+    }
+    if is_single && statements.iter().filter(|statement| returns_rows(statement)).count() > 1 {
+        return Err(several());
     }
     let mut session = LazySession::new(cli, settings, most);
     let mut output = match file {
         Some(path) => Some(files::NewFile::create(path, &cli.db)?.gone_if_interrupted(runtime)),
         None => None,
     };
+    let counts = Show { format: Format::Table, chart: None, ..show.clone() };
     let mut results = 0;
     for statement in &statements {
         let session = session.get(Some(statement))?;
+        // A file or a chart gets the rows of a query, and not how many rows a write beside it has changed.
+        let is_aside =
+            has_rows && (is_single || chart.is_some()) && changes_database(statement) && !may_return_rows(statement);
         let gave = runtime.block_on(async {
             let sink = || match &output {
                 Some(file) => file.sink(),
                 None => Ok(files::stdout()),
             };
-            one(session, statement, &text, &show, &sink).await
+            match is_aside {
+                true => one(session, statement, &text, &counts, &|| Ok(files::stderr())).await,
+                false => one(session, statement, &text, &show, &sink).await,
+            }
         })?;
-        results += usize::from(gave);
-        if results > 1 && (output.is_some() || matches!(format, Format::Parquet | Format::Arrow)) {
-            return Err(Failure::usage("a file can hold the rows of only one statement: run the others separately"));
+        results += usize::from(gave && !is_aside);
+        if results > 1 && is_single {
+            return Err(several());
         }
     }
     if let Some(new) = output.take() {
         if results == 0 {
-            return Err(nothing());
+            return Err(nothing(chart));
         }
         new.keep()?;
     }
@@ -89,6 +97,15 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
         eprintln!("chart written to {}", path.display());
     }
     Ok(())
+}
+
+fn nothing(chart: Option<Drawing>) -> Failure {
+    let what = if chart.is_some() { "draw" } else { "write" };
+    Failure::usage(format!("there is nothing to {what}: no statement returns rows"))
+}
+
+fn several() -> Failure {
+    Failure::usage("a file can hold the rows of only one statement: run the others separately")
 }
 
 /// Whether an output is standard output: `-`.
@@ -129,6 +146,11 @@ impl Given {
             && let Some(at) = statements.iter().position(|text| is_picture(text))
         {
             chart = Some(Some(PathBuf::from(statements.remove(at))));
+        }
+        if args.title.is_some() && chart == Some(None) {
+            return Err(Failure::usage(
+                "--title heads a picture, and a chart in the terminal has no title: name a file with --chart=FILE",
+            ));
         }
         match statements.as_slice() {
             [word] if word.eq_ignore_ascii_case("help") => {

@@ -83,7 +83,7 @@ pub use parsing::reads_only_files;
 pub use prepared::{PreparedQuery, PreparedStatement};
 pub use session::{
     Access, DEFAULT_MEMORY_BYTES, Session, SessionSettings, SharedMemory, StatementResult, StatementStream,
-    changes_database, may_return_rows,
+    changes_database, may_return_rows, returns_rows,
 };
 #[cfg(feature = "workers")]
 pub use workers::{Serving, WorkerSettings, WorkerToken, Workers};

@@ -52,7 +52,7 @@ use std::sync::Arc;
 use text_cache::TextCache;
 use tracing::Instrument;
 
-pub use access::{Access, changes_database, may_return_rows};
+pub use access::{Access, changes_database, may_return_rows, returns_rows};
 pub(crate) use sql::is_query;
 
 /// Default of [`SessionSettings::memory_bytes`]: a gibibyte.

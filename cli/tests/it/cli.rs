@@ -281,6 +281,20 @@ fn the_demo_shows_a_year_and_leaves_a_database() {
     assert_eq!(inside(folder.path(), &["--db", "demo", "sql", "--format", "csv", count], "").stdout, "n\n26115\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_demo_that_nobody_reads_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = command();
+    demo.arg("demo").env("TMPDIR", folder.path());
+    demo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = demo.spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 #[test]
 fn an_import_rounds_no_whole_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,7 +330,7 @@ fn an_import_rounds_no_whole_number() {
 #[test]
 fn an_option_without_the_one_that_it_belongs_to_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["restore", "dump", "--at", "2024-01-01"], "--at belongs to --from"),
         (&["sql", "--title", "x", "-f", "csv", "SELECT 1"], "--title belongs to --chart"),
         (&["sql", "--title", "x", "-o", "x.csv", "SELECT 1"], "--title belongs to --chart"),
@@ -324,6 +338,7 @@ fn an_option_without_the_one_that_it_belongs_to_is_refused() {
         (&["import", "--documents", "a.ndjson", "--into", "s", "--dst", "later"], "--dst"),
         (&["serve", "--follow", "file:///nowhere", "--ship-keep", "7d"], "--ship-keep"),
         (&["ship", "--detach", "--keep", "7d"], "--keep"),
+        (&["ship", "--to", "file:///nowhere", "--once", "--every", "5m"], "--every"),
     ];
     for (args, says) in cases {
         let output = inside(folder.path(), args, "");
@@ -338,10 +353,16 @@ fn an_option_that_would_have_no_effect_is_refused() {
     std::fs::create_dir(folder.path().join("out")).unwrap();
     write(folder.path(), "a.csv", "time,s,v\n2024-01-01,a,1\n");
     assert_eq!(inside(folder.path(), &["import", "a.csv", "-c", "w", "--meta", "s"], "").code, 0);
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["import", "a.csv", "-c", "x", "--meta-field", "m"], "add --meta COLUMN"),
         (&["import", "a.csv", "-c", "w", "--meta-field", "m"], "the meta field of collection 'w' is 's'"),
         (&["--db", "d", "status", "--follow", "file:///nowhere"], "drop one of them"),
+        (&["import", "a.csv", "-c", "x", "--flush-ms", "5"], "leave it out"),
+        (&["import", "--documents", "a.csv", "-c", "x", "--flush-ms", "5"], "leave it out"),
+        (&["import", "-", "-c", "x", "--from-start"], "standard input can be read only once"),
+        (&["import", "--documents", "-", "-c", "x", "--from-start"], "standard input can be read only once"),
+        (&["sql", "--chart", "--title", "x", "SELECT 1 AS n"], "name a file with --chart=FILE"),
+        (&["sql", "SELECT 1; SELECT 2", "-o", "two.csv"], "the rows of only one statement"),
         (&["sql", "SELECT 1", "-o", "out", "-f", "csv"], "out is a folder: name a file"),
         (&["export", "w", "-o", "out", "-f", "csv"], "out is a folder: name a file"),
     ];
@@ -371,6 +392,24 @@ fn an_option_that_would_have_no_effect_is_refused() {
     let rows =
         inside(folder.path(), &["sql", "-o", "n.csv", "SET datafusion.execution.batch_size = 4096; SELECT 1 AS n"], "");
     assert_eq!(rows.code, 0, "{}", rows.stderr);
+}
+
+#[test]
+fn a_file_gets_the_rows_of_the_query_and_not_what_an_insert_has_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| inside(folder.path(), args, "");
+    assert_eq!(run(&["sql", "CREATE COLLECTION w WITH (timeField = 't', metaField = 's')"]).code, 0);
+    let insert = "INSERT INTO w (t, s, v) VALUES ('2024-01-01', 'a', 1), ('2024-01-02', 'a', 2)";
+    let both = run(&["sql", "-o", "v.csv", &format!("{insert}; SELECT v FROM w ORDER BY v")]);
+    assert_eq!((both.code, both.stdout.as_str()), (0, ""), "{}", both.stderr);
+    assert!(both.stderr.contains("count"), "{}", both.stderr);
+    #[expect(clippy::disallowed_methods, reason = "what the program wrote")]
+    let written = std::fs::read(folder.path().join("v.csv")).unwrap();
+    assert_eq!(String::from_utf8(written).unwrap(), "v\n1\n2\n");
+    // Nothing is inserted if the file cannot hold what follows.
+    let refused = run(&["sql", "-o", "v.csv", &format!("{insert}; SELECT v FROM w; SELECT s FROM w")]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert_eq!(run(&["sql", "--format", "csv", "SELECT count(*) AS n FROM w"]).stdout, "n\n2\n");
 }
 
 #[test]

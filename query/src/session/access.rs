@@ -104,6 +104,27 @@ pub fn may_return_rows(statement: &Statement) -> bool {
     }
 }
 
+/// Whether a statement is a query or a listing, by its first word: it returns rows unless it fails.
+#[must_use]
+pub fn returns_rows(statement: &Statement) -> bool {
+    match &statement.kind {
+        StatementKind::Sql => begins_with(statement, &["SELECT", "FROM", "VALUES"]) && !has_word(statement, "INTO"),
+        StatementKind::Show(_)
+        | StatementKind::Pivot(_)
+        | StatementKind::Summarize(_)
+        | StatementKind::Describe(_)
+        | StatementKind::ExplainExpiry { .. } => true,
+        _ => false,
+    }
+}
+
+fn has_word(statement: &Statement, known: &str) -> bool {
+    statement
+        .tokens
+        .iter()
+        .any(|found| matches!(&found.token, Token::Word(word) if word.value.eq_ignore_ascii_case(known)))
+}
+
 fn begins_with(statement: &Statement, words: &[&str]) -> bool {
     match statement.tokens.first().map(|first| &first.token) {
         Some(Token::Word(word)) => words.iter().any(|known| word.value.eq_ignore_ascii_case(known)),
