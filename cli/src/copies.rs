@@ -2,15 +2,19 @@
 
 use crate::args::{Cli, PromoteArgs, ShipArgs};
 use crate::human::{bytes, counted};
-use crate::{Failure, open, parse_time, say};
-use ebbtide::{Restored, ShipOptions, ShipStatus};
+use crate::signals::{self, Signals};
+use crate::{Failure, files, open, parse_time, say};
+use ebbtide::{Restored, ShipOptions, ShipStatus, Shipper};
 use ebbtide_ttl::{Clock, Code, SystemClock, parse_retention};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// The longest pause after an error.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often the command says how far it is.
 const SAY_EVERY: Duration = Duration::from_secs(60);
+/// How long the last changes may take to be shipped when the command ends, before unanswered requests are cancelled.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// How a database is shipped, from what was written in words.
 pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failure> {
@@ -23,9 +27,8 @@ pub(crate) fn ship_options(every: &str, keep: &str) -> Result<ShipOptions, Failu
     Ok(ShipOptions { every: seconds(every)?, keep })
 }
 
-/// Runs `ebbtide ship`.
-#[expect(clippy::disallowed_methods, reason = "it waits between two pieces")]
-pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
+/// Runs `ebbtide ship`, until a signal ends it.
+pub(crate) fn ship(cli: &Cli, args: &ShipArgs, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let options = ship_options(&args.every, &args.keep)?;
     let every = options.every;
     let Some(to) = &args.to else {
@@ -43,10 +46,11 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
         told(&shipper.ship_now()?)?;
         return Ok(());
     }
+    let end = signalled(runtime)?;
     let clock = SystemClock::new();
     let (mut pause, mut said) = (every, None::<Duration>);
     loop {
-        match shipper.step() {
+        let wait = match shipper.step() {
             Ok(true) => {
                 pause = every;
                 let now = clock.monotonic();
@@ -55,8 +59,9 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
                     drop(told(shipper.status()));
                     said = Some(now);
                 }
+                pause
             }
-            Ok(false) => continue,
+            Ok(false) => Duration::ZERO,
             // A writer that changes the files faster than they are read is no reason to end, nor is a store that does not answer, nor
             // a disk that is full until the next sweep.
             Err(error)
@@ -68,10 +73,42 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs) -> Result<(), Failure> {
             Err(error) => {
                 eprintln!("{error}; it is tried again");
                 pause = (pause * 2).clamp(Duration::from_secs(1), PAUSE_MAX);
+                pause
             }
+        };
+        if !matches!(end.recv_timeout(wait), Err(RecvTimeoutError::Timeout)) {
+            return ship_the_last(&mut shipper);
         }
-        std::thread::sleep(pause);
     }
+}
+
+/// Gets one message when a signal asks the program to end. A second signal ends it at once.
+fn signalled(runtime: &tokio::runtime::Runtime) -> Result<Receiver<()>, Failure> {
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let (sender, receiver) = channel();
+    runtime.spawn(async move {
+        signals.next().await;
+        // If this fails, the command is ending already.
+        let _ = sender.send(());
+        tokio::spawn(async {
+            tokio::time::sleep(GRACE).await;
+            open::cancel_requests().await;
+        });
+        signals::second(&mut signals).await;
+        files::complain("ended at once by a second signal; the next ebbtide ship continues");
+        std::process::exit(1);
+    });
+    Ok(receiver)
+}
+
+/// Ships what has changed since the last piece.
+fn ship_the_last(shipper: &mut Shipper) -> Result<(), Failure> {
+    let status = shipper.ship_now().map_err(|error| {
+        Failure::new(format!("the last changes were not shipped: {error}; the next ebbtide ship continues"))
+    })?;
+    // A closed standard output is no failure.
+    drop(told(&status));
+    Ok(())
 }
 
 /// Says how far it is.

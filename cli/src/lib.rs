@@ -39,6 +39,7 @@ mod replicas;
 #[cfg(feature = "server")]
 mod serve;
 mod show;
+mod signals;
 mod sql;
 mod status;
 #[cfg(feature = "server")]
@@ -244,7 +245,7 @@ fn execute(cli: &Cli, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> 
             Some(url) => copies::restore(cli, url, args.at.as_deref()),
             None => dump::restore(cli, args),
         },
-        Command::Ship(args) => copies::ship(cli, args),
+        Command::Ship(args) => copies::ship(cli, args, runtime),
         Command::Promote(args) => copies::promote(cli, args),
         Command::Document(args) => admin::command(cli, args),
         #[cfg(feature = "server")]

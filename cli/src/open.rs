@@ -23,13 +23,15 @@ pub fn builder(path: impl AsRef<Path>) -> Builder {
     Database::builder(path).archives(Arc::new(Lake::new().cancelled_by(&REQUESTS)))
 }
 
+/// A program that ends cancels requests to object storage once none has been answered for this long.
+const LAST_TRY: Duration = Duration::from_secs(5);
 /// How often the program waits for further answers before it cancels requests.
 const WAITS_MAX: u32 = 12;
 
-/// Cancels the requests to object storage of all databases that the program has opened, once none has been answered for this long, and
-/// at the latest after [`WAITS_MAX`] times this.
-pub(crate) async fn cancel_requests(after: Duration) {
-    until_unchanged(|| REQUESTS.answered(), || tokio::time::sleep(after)).await;
+/// Cancels the requests to object storage of all databases that the program has opened, once none has been answered for [`LAST_TRY`],
+/// and at the latest after [`WAITS_MAX`] times that.
+pub(crate) async fn cancel_requests() {
+    until_unchanged(|| REQUESTS.answered(), || tokio::time::sleep(LAST_TRY)).await;
     REQUESTS.cancel();
 }
 

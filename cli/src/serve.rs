@@ -5,9 +5,10 @@ mod sql;
 use crate::args::server::LogFormatName;
 use crate::args::{Cli, ServeArgs};
 use crate::copies::ship_options;
+use crate::signals::{self, Signals};
 use crate::{Failure, files, filter, open, say};
 use ebbtide::{FileAccess, Following, ShipOptions, Shipping};
-use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, Signals, TlsFiles};
+use ebbtide_server::{AccountsFile, Config, Databases, LogFormat, Server, Settings, TlsFiles};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +18,6 @@ use std::time::Duration;
 const MONGODB: u16 = 27017;
 const HTTP: u16 = 8080;
 const POSTGRESQL: u16 = 5432;
-/// After the grace time, requests to object storage are cancelled once none has been answered for this long.
-const LAST_TRY: Duration = Duration::from_secs(5);
-/// Signals that follow the first one within this time are taken for the same one: `timeout` signals a process and then its group.
-const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
 impl From<ebbtide_server::Failure> for Failure {
     fn from(failure: ebbtide_server::Failure) -> Self {
@@ -212,19 +209,13 @@ pub(crate) fn run(cli: &Cli, args: &ServeArgs, runtime: &tokio::runtime::Runtime
         drop(announce(&doors));
         signals.next().await;
         tokio::spawn(async move {
-            let same = async {
-                loop {
-                    signals.next().await;
-                }
-            };
-            drop(tokio::time::timeout(ONE_SIGNAL, same).await);
-            signals.next().await;
+            signals::second(&mut signals).await;
             files::complain("ended at once by a second signal; what was acknowledged is stored");
             std::process::exit(1);
         });
         tokio::spawn(async move {
             tokio::time::sleep(grace).await;
-            open::cancel_requests(LAST_TRY).await;
+            open::cancel_requests().await;
         });
         let stopped = server.stop().await;
         let shipped = match copied {

@@ -1,6 +1,7 @@
 //! `ebbtide worker`, and what sessions need to use workers.
 
 use crate::args::{SqlArgs, WorkerArgs};
+use crate::signals::Signals;
 use crate::{Failure, files, open};
 use ebbtide::{CopyReader, Settings};
 use ebbtide_lake::Lake;
@@ -24,11 +25,11 @@ pub(crate) fn run(args: &WorkerArgs, runtime: &tokio::runtime::Runtime) -> Resul
         memory_bytes: args.memory,
     };
     runtime.block_on(async {
-        let end = Signals::new()?;
+        let mut signals = Signals::new()?;
         let serving = Serving::bind(args.listen, settings).await?;
         // It answers also if nobody reads this.
         drop(writeln!(std::io::stdout(), "worker listens at {}", serving.address()));
-        serving.run(end.any()).await?;
+        serving.run(async { signals.next().await }).await?;
         Ok(())
     })
 }
@@ -47,34 +48,4 @@ fn token(file: Option<&Path>) -> Result<Option<WorkerToken>, Failure> {
         None => std::env::var_os(TOKEN).map(|secret| secret.to_string_lossy().into_owned()),
     };
     Ok(secret.as_deref().map(WorkerToken::new).transpose()?)
-}
-
-/// What asks the program to end.
-struct Signals {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        Ok(Signals {
-            #[cfg(unix)]
-            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for one of them.
-    #[cfg(unix)]
-    async fn any(mut self) {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-
-    /// Waits for one of them.
-    #[cfg(not(unix))]
-    async fn any(self) {
-        drop(tokio::signal::ctrl_c().await);
-    }
 }

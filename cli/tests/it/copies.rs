@@ -1,6 +1,12 @@
 //! Copies on the command line.
 
 use crate::cli::inside;
+#[cfg(unix)]
+use crate::cli::{Log, command};
+#[cfg(unix)]
+use std::io::{BufRead, BufReader};
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_database_is_restored_as_it_was_at_an_instant() {
@@ -36,6 +42,40 @@ fn a_database_is_restored_as_it_was_at_an_instant() {
         inside(folder.path(), &["restore", "--from", &url, "--at", "2024-01-01T00:00:00Z", "--db", "early"], "");
     assert_ne!(early.code, 0, "{}", early.stdout);
     assert!(early.stderr.contains("2024-01-01T00:00:00Z"), "{}", early.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_shipping_once_the_last_changes_are_in_the_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = inside(folder.path(), args, "");
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        output.stdout
+    };
+    run(&["sql", "CREATE COLLECTION doors WITH (timeField = 't', metaField = 'door')"]);
+    let signals: &[&str] = match cfg!(all(target_os = "linux", feature = "server")) {
+        true => &["-TERM", "-INT", "-HUP"],
+        false => &["-TERM", "-INT"],
+    };
+    for (day, signal) in (1..).zip(signals) {
+        let url = format!("file://{}", folder.path().join(format!("copy{day}")).display());
+        let mut ship = command();
+        ship.current_dir(folder.path()).args(["ship", "--to", &url, "--every", "1h"]);
+        let log = Log::of(&mut ship);
+        let mut child = ship.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        out.read_line(&mut first).unwrap();
+        assert!(first.starts_with("shipped everything before "), "{first}{}", log.text());
+        run(&["sql", &format!("INSERT INTO doors (t, door) VALUES ('2024-06-{day:02}T10:00:00Z', 'front')")]);
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}: {}", log.text());
+        let db = format!("restored{day}");
+        run(&["restore", "--from", &url, "--db", &db]);
+        let count = run(&["--db", &db, "sql", "--format", "csv", "SELECT count(*) AS n FROM doors"]);
+        assert_eq!(count, format!("n\n{day}\n"), "{signal}");
+    }
 }
 
 #[test]

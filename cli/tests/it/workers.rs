@@ -549,6 +549,15 @@ fn one_worker_of_three_that_is_killed_within_its_part_is_an_error_with_its_addre
     }
 }
 
+#[cfg(all(target_os = "linux", feature = "server"))]
+#[test]
+fn a_hangup_ends_a_worker_in_good_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = Worker::start(folder.path(), &["--allow", "file:///elsewhere"]);
+    assert!(Command::new("kill").args(["-HUP", &worker.child.id().to_string()]).status().unwrap().success());
+    assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.log.text());
+}
+
 #[test]
 fn a_newer_state_of_the_copy_is_that_of_the_next_query() {
     let shipped = days();
