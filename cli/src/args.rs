@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Ship the database to a copy in object storage or a folder, continuously, while another program writes to it.
     Ship(ShipArgs),
-    /// Make the newest state of a copy a database, and that database the copy's primary.
+    /// Create a database from the newest state of a copy, and make it the copy's primary.
     Promote(PromoteArgs),
     /// Run one command document and print its reply as JSON.
     #[command(name = "command")]
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Worker(WorkerArgs),
     /// Drop expired buckets now.
     Sweep(SweepArgs),
-    /// Show what the archives of collections have, and look after them.
+    /// Show, verify and maintain the archives of collections.
     Archive(ArchiveArgs),
     /// Bring the tables of published collections up to date.
     Publish(PublishArgs),
@@ -129,7 +129,7 @@ pub(crate) struct SqlArgs {
     #[expect(clippy::option_option, reason = "no chart, one in the terminal, one in a file")]
     pub(crate) chart: Option<Option<PathBuf>>,
 
-    /// What a picture is headed with. Default: the statement.
+    /// Title of the picture. Default: the statement.
     #[arg(long, value_name = "TEXT", requires = "chart")]
     pub(crate) title: Option<String>,
 
@@ -138,12 +138,12 @@ pub(crate) struct SqlArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) follow: Vec<String>,
 
-    /// Have the queries over the replica answered by these workers: addresses with ports, separated by commas. The segments that
-    /// the session itself reads are fetched into the folder of --db, or into a temporary one.
+    /// Workers that answer the queries over the replica: addresses with ports, separated by commas. Segments that the session reads
+    /// itself are fetched into the folder of --db, or into a temporary one.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "follow")]
     pub(crate) workers: Vec<String>,
 
-    /// File with the secret that the workers ask for. Default: what EBBTIDE_WORKER_TOKEN is set to.
+    /// File with the secret of the workers. Default: the value of EBBTIDE_WORKER_TOKEN.
     #[arg(long, value_name = "FILE", requires = "workers")]
     pub(crate) token_file: Option<PathBuf>,
 
@@ -207,7 +207,7 @@ pub(crate) struct FilesArgs {
     #[arg(value_name = "NAME")]
     pub(crate) collection: String,
 
-    /// Print only the statement with which this program reads all of them.
+    /// Print only the statement that reads all of them in this program.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub(crate) program: Option<Program>,
 }
@@ -238,12 +238,12 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) now: Option<String>,
 
-    /// Write the measurements that are dropped to this new file before they go (.parquet, .csv or .ndjson by its name; of one
-    /// collection), or to the standard output as lines of JSON (-). Expired documents are left for the next sweep without this.
+    /// Before measurements are dropped, write them to this new file (.parquet, .csv or .ndjson; of one collection only), or with - to
+    /// standard output as lines of JSON. Expired documents are left for the next sweep without this option.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", allow_hyphen_values = true)]
     pub(crate) expired_to: Option<PathBuf>,
 
-    /// Drop also in collections that require a hand-off, without one.
+    /// Also drop from collections that require a hand-off, without handing anything over.
     #[arg(long, conflicts_with_all = ["dry_run", "expired_to"])]
     pub(crate) without_sink: bool,
 }
@@ -264,7 +264,7 @@ pub(crate) struct ArchiveArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArchiveTask {
-    /// Show what each archive has, and what waits to be moved there.
+    /// Show what each archive contains, and what is waiting to be moved there.
     Status,
     /// Remove files that no commit of an archive names and that are older than an hour.
     Vacuum(ArchiveOf),
@@ -350,7 +350,7 @@ pub(crate) struct RestoreArgs {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) collection: Vec<String>,
 
-    /// Name for the restored collection; the dump has one, or --collection names it.
+    /// New name for the restored collection, if the dump has only one or --collection names one.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) rename: Option<String>,
 }
@@ -369,7 +369,7 @@ pub(crate) struct ShipArgs {
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub(crate) keep: String,
 
-    /// Ship what is there now, and end.
+    /// Ship the present state and exit.
     #[arg(long, conflicts_with = "every")]
     pub(crate) once: bool,
 

@@ -20,7 +20,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, short, value_name = "NAME", visible_alias = "into")]
     pub(crate) collection: Option<String>,
 
-    /// Import lines of Extended JSON into an ordinary collection. A document takes the place of the one with its _id.
+    /// Import lines of Extended JSON into an ordinary collection. A document replaces the one with the same _id.
     #[arg(long, conflicts_with_all = ["time", "meta", "meta_field", "meta_from_name", "set", "rename", "text", "number", "without",
         "null", "skip_empty", "time_format", "at", "time_zone", "dst", "decimal_comma", "thousands", "delimiter", "header", "no_header",
         "columns", "skip", "skip_after_header", "comment", "encoding", "granularity", "precision",
@@ -136,12 +136,13 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_parser = encodings(), help_heading = "Text files")]
     pub(crate) encoding: Option<Encoding>,
 
-    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons; the first of them replaces a
-    /// file that exists, and --resume appends to it. Without this, the first bad line ends the import before anything is stored.
+    /// Write lines that cannot be imported to this CSV file, with their numbers and the reasons. The first bad line replaces an
+    /// existing file, except with --resume, which appends to it. Without this option, a bad line ends the import: files are checked
+    /// before anything is stored.
     #[arg(long, value_name = "FILE", help_heading = "Execution")]
     pub(crate) bad_lines: Option<PathBuf>,
 
-    /// Number of bad lines after which the import fails anyway.
+    /// Largest number of bad lines; with more, the import fails.
     #[arg(long, value_name = "LINES", default_value_t = 1000, requires = "bad_lines", help_heading = "Execution")]
     pub(crate) bad_lines_max: u64,
 
@@ -153,11 +154,11 @@ pub(crate) struct ImportArgs {
     #[arg(long, conflicts_with_all = ["dry_run", "from_start"], help_heading = "Execution")]
     pub(crate) resume: bool,
 
-    /// Import from the first row, although an earlier import into the collection was interrupted.
+    /// Import from the first row even though an earlier import into the collection was interrupted.
     #[arg(long, help_heading = "Execution")]
     pub(crate) from_start: bool,
 
-    /// Measurements or documents per atomic insert, at most.
+    /// Largest number of measurements or documents in an atomic insert.
     #[arg(long, value_name = "ROWS", default_value_t = ImportArgs::BATCH_ROWS, help_heading = "Execution")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_rows: u32,

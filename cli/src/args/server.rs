@@ -14,15 +14,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub(crate) listen: Option<IpAddr>,
 
-    /// Port of MongoDB's wire protocol, 0 for any that is free [default: 27017, if no port is given]
+    /// Port of MongoDB's wire protocol, 0 for any free port [default: 27017, if no port is given]
     #[arg(long, value_name = "PORT")]
     pub(crate) mongodb: Option<u16>,
 
-    /// Port of HTTP for SQL, line protocol, remote write, metrics and a page, 0 for any that is free [default: 8080, if no port is given]
+    /// Port of HTTP for SQL, line protocol, remote write, metrics and a page, 0 for any free port [default: 8080, if no port is given]
     #[arg(long, value_name = "PORT")]
     pub(crate) http: Option<u16>,
 
-    /// Port of PostgreSQL's wire protocol, 0 for any that is free [default: 5432, if no port is given]
+    /// Port of PostgreSQL's wire protocol, 0 for any free port [default: 5432, if no port is given]
     #[arg(long, value_name = "PORT")]
     pub(crate) pg: Option<u16>,
 
@@ -39,7 +39,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) client_folder: Vec<PathBuf>,
 
-    /// Certificate for TLS and then those of its issuers, in PEM form; without it connections are not encrypted
+    /// Certificate for TLS, followed by those of its issuers, in PEM form; without it connections are not encrypted
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
@@ -63,11 +63,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// How the log on standard error looks [default: text]
+    /// Format of the log on standard error [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormatName>,
 
-    /// Seconds for commands that are running to end, after SIGTERM, SIGINT or, on Linux, SIGHUP [default: 10]
+    /// Seconds that running commands have to end after SIGTERM, SIGINT or, on Linux, SIGHUP [default: 10]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) grace: Option<u64>,
 }
@@ -89,7 +89,7 @@ pub(crate) enum LogFormatName {
 
 #[derive(Debug, Args)]
 pub(crate) struct UserArgs {
-    /// The folder of databases that is served, if it is one.
+    /// Folder of databases, if the server serves one with --dbs.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dbs: Option<PathBuf>,
 
@@ -103,7 +103,7 @@ pub(crate) struct UserArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserAction {
-    /// Add an account. From the first one on, clients have to log in.
+    /// Add an account. Once there is one, clients have to log in.
     Add {
         /// The name to log in with.
         name: String,
@@ -124,17 +124,17 @@ pub(crate) enum UserAction {
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
     },
-    /// Make a token, with which programs log in to an account over HTTP and gRPC, and print it. It is not shown again.
+    /// Create and print a token that programs can log in with over HTTP and gRPC. It is not shown again.
     Token {
         /// The account.
         name: String,
     },
-    /// Make all tokens of an account useless.
+    /// Revoke all tokens of an account.
     Revoke {
         /// The account.
         name: String,
     },
-    /// Remove an account. Clients that are logged in with it can do nothing any more.
+    /// Remove an account. Clients that are logged in with it lose access.
     Remove {
         /// The account.
         name: String,
@@ -143,7 +143,7 @@ pub(crate) enum UserAction {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RoleName {
-    /// Ask.
+    /// Query.
     Read,
     /// Insert, update and delete.
     Write,

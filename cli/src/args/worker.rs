@@ -19,7 +19,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
 
-    /// How much of them is kept, such as 50G.
+    /// Bytes of segments to keep there, such as 50G.
     #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = parse_bytes)]
     pub(crate) cache_bytes: usize,
 
@@ -27,7 +27,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_bytes)]
     pub(crate) memory: usize,
 
-    /// File with the secret that sessions have to know. Default: what EBBTIDE_WORKER_TOKEN is set to.
+    /// File with the secret that sessions must present. Default: the value of EBBTIDE_WORKER_TOKEN.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
