@@ -71,7 +71,7 @@ pub(crate) fn ship(cli: &Cli, args: &ShipArgs, runtime: &tokio::runtime::Runtime
                 return Err(error.into());
             }
             Err(error) => {
-                eprintln!("{error}; it is tried again");
+                eprintln!("{error}; retrying");
                 pause = (pause * 2).clamp(Duration::from_secs(1), PAUSE_MAX);
                 pause
             }

@@ -243,7 +243,7 @@ FROM archive GROUP BY station ORDER BY station",
         false,
     ),
     (
-        "What was the whole year like, of which 'recent' has dropped eleven months?",
+        "What was the whole year like, although 'recent' has dropped eleven months of it?",
         "SELECT station, sum(measurements) AS measurements, round(sum(temp_sum) / sum(temp_count), 1) AS temp,
        min(temp_min) AS coldest, max(temp_max) AS warmest, max(wind_gust_max) AS gust, sum(precip_sum) AS rain
 FROM rollup('recent', '1 day') GROUP BY station ORDER BY station",

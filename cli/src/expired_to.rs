@@ -13,15 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The sink of `--expired-to FILE`, or of `-`.
 ///
 /// # Errors
-/// If the name tells no format, the file exists or is in the folder of the database.
+/// If the name does not show a format, the file exists or is in the folder of the database.
 pub(crate) fn sink(database: &Path, to: &Path) -> Result<Arc<dyn ExpirySink>, Failure> {
     if to == Path::new("-") {
         return Ok(Arc::new(Printed::default()));
     }
     let is_packed = to.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let Some(format) = Format::of_path(to).filter(|_| !is_packed) else {
-        let what =
-            format!("{} tells no format: name a file such as expired.parquet, or - for lines of JSON", to.display());
+        let what = format!(
+            "the format is not clear from the name {}: use .parquet, .csv or .ndjson, or - for lines of JSON",
+            to.display()
+        );
         return Err(Failure::usage(what));
     };
     files::keep_out(database, to)?;

@@ -26,7 +26,7 @@ pub(crate) enum Drawing {
 pub(crate) struct Show {
     pub(crate) format: Format,
     pub(crate) chart: Option<Drawing>,
-    /// What a picture is headed with; the statement if none.
+    /// Title of a picture; the statement if none.
     pub(crate) title: Option<String>,
     pub(crate) timing: bool,
     pub(crate) rows_max: Option<usize>,

@@ -71,7 +71,7 @@ fn password(name: &str, file: Option<&Path>) -> Result<String, Failure> {
     let Some(file) = file else {
         let no_terminal = |e| Failure::new(format!("no terminal to ask for the password: {e}; use --password-file"));
         let password = rpassword::prompt_password(format!("Password of '{name}': ")).map_err(no_terminal)?;
-        if rpassword::prompt_password("The same again: ").map_err(no_terminal)? != password {
+        if rpassword::prompt_password("Repeat the password: ").map_err(no_terminal)? != password {
             return Err(Failure::new("the two passwords differ"));
         }
         return Ok(password);

@@ -113,7 +113,7 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, runtime: &tokio::runtime::Runtim
     if let Err(failure) = outcome {
         bad.report()?;
         let stored = counted(upsert.stored, "document");
-        return Err(Failure::new(format!("{failure}; {stored} before it stored: --resume continues after them")));
+        return Err(Failure::new(format!("{failure}; imported before it: {stored}; --resume continues there")));
     }
     let mut progress = upsert.progress.take();
     upsert.end()?;
@@ -155,7 +155,7 @@ fn from_stdin(
     if let Err(failure) = read {
         bad.report()?;
         let stored = counted(upsert.stored, "document");
-        return Err(Failure::new(format!("{failure}; {stored} before it stored")));
+        return Err(Failure::new(format!("{failure}; imported before it: {stored}")));
     }
     upsert.end()?;
     bad.report()

@@ -257,7 +257,11 @@ fn a_sweep_writes_what_it_drops_to_a_file_or_to_its_output_first() {
     let again = inside(folder, &["sweep", "--expired-to", "gone.parquet"], "");
     assert!(again.code != 0 && again.stderr.contains("is not overwritten"), "{}", words(&again));
     let unclear = inside(folder, &["sweep", "--expired-to", "gone"], "");
-    assert!(unclear.code != 0 && unclear.stderr.contains("tells no format"), "{}", words(&unclear));
+    assert!(
+        unclear.code != 0 && unclear.stderr.contains("the format is not clear from the name"),
+        "{}",
+        words(&unclear)
+    );
     // Nothing is dropped where a hand-off is required and nobody takes it.
     assert!(told(&["sweep"]).starts_with("0 buckets"));
     let state = "SELECT state FROM ebbtide.ttl_rules WHERE collection = 'b'";
