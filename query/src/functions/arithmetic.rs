@@ -4,6 +4,7 @@
 //! everything that may produce a NaN is wrapped in [`ONE_NAN`]. This is a function rewrite, so that it applies to
 //! whatever is planned: queries, and the conditions of DELETE.
 
+use super::durations::is_duration;
 use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
 use super::value_key::{self, VALUE_KEY};
 use datafusion::arrow::compute::kernels::numeric;
@@ -61,7 +62,11 @@ impl FunctionRewrite for ExactArithmetic {
                     Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))
                 }
             }
-            Expr::Negative(inner) if kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..)) => {
+            // DataFusion negates no differences of times.
+            Expr::Negative(inner)
+                if is_duration(&kind(&inner))
+                    || (kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..))) =>
+            {
                 Transformed::yes(call(&NEGATED, vec![*inner]))
             }
             Expr::Negative(inner) if kind(&inner).is_floating() => {

@@ -1,8 +1,8 @@
 //! `FILTER` for all aggregates of an expression.
 
 use super::dialect::EbbtideDialect;
-use super::lists::is_aggregate;
-use super::rewrite::calls;
+use super::lists::{has_aggregate, is_aggregate};
+use super::short_forms::calls;
 use super::visit::{Flow, visit_mut};
 use crate::error::QueryError;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Function, Query, VisitorMut};
@@ -16,12 +16,16 @@ pub(crate) fn filtered(expr: &str, condition: &str) -> String {
     let (Ok(mut parsed), Ok(condition)) = (parsed(expr), parsed(condition)) else { return single() };
     match &parsed {
         Expr::Function(call) if call.filter.is_none() && aggregates(call) => single(),
-        _ => {
-            let mut filter = Filter { condition, depth: 0, is_found: false };
-            let _infallible = visit_mut(&mut parsed, &mut filter);
-            if filter.is_found { parsed.to_string() } else { single() }
-        }
+        _ if restrict(&mut parsed, condition) => parsed.to_string(),
+        _ => single(),
     }
+}
+
+/// Adds a condition to all aggregates of an expression, and returns whether there are any.
+pub(super) fn restrict(expr: &mut Expr, condition: Expr) -> bool {
+    let mut filter = Filter { condition, depth: 0, is_found: false };
+    let _infallible = visit_mut(expr, &mut filter);
+    filter.is_found
 }
 
 fn parsed(text: &str) -> Result<Expr, ParserError> {
@@ -35,7 +39,7 @@ fn parsed(text: &str) -> Result<Expr, ParserError> {
 fn aggregates(call: &Function) -> bool {
     let name = call.name.to_string();
     let is_short = |(known, meaning): (&str, &str)| {
-        name.eq_ignore_ascii_case(known) && matches!(parsed(meaning), Ok(Expr::Function(meant)) if is_aggregate(&meant))
+        name.eq_ignore_ascii_case(known) && parsed(meaning).is_ok_and(|meant| has_aggregate(&meant))
     };
     let is_list = name.eq_ignore_ascii_case("list");
     call.over.is_none() && (is_aggregate(call) || is_list || calls().any(is_short))
