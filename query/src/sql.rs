@@ -13,6 +13,7 @@ mod readers;
 mod refused;
 mod replaced;
 mod rewrite;
+mod rows;
 mod settings;
 mod short_forms;
 mod using;

@@ -6,7 +6,7 @@ use super::refused::refused;
 use super::short_forms::expand;
 use super::visit::Flow;
 use super::windows::Windows;
-use super::{orders, replaced, using};
+use super::{orders, replaced, rows, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
@@ -90,6 +90,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        rows::in_expr(expr)?;
         match expr {
             Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
