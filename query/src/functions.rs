@@ -17,6 +17,7 @@ mod counts;
 mod date_bin;
 mod date_diff;
 mod date_trunc;
+mod duration_parts;
 mod durations;
 mod edges;
 mod expired;
@@ -205,6 +206,7 @@ fn register_table(
 pub(crate) fn register_internal(context: &SessionContext) {
     let others = [
         widened::function(),
+        duration_parts::PART.clone(),
         value_key::VALUE_KEY.clone(),
         value_key::KEY_VALUE.clone(),
         lossy_filters::ANY_VALUE.clone(),

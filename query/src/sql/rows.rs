@@ -8,7 +8,9 @@ use super::expressions::filled;
 use super::orders::count;
 use super::refused::refused;
 use super::visit::Flow;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, TableFactor, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, TableFactor, UnaryOperator,
+};
 use std::ops::ControlFlow;
 
 /// Members of a row at most: each makes a comparison of rows one level deeper.
