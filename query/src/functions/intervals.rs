@@ -2,7 +2,7 @@
 
 use super::arithmetic::call;
 use super::durations::{self, is_duration};
-use crate::timestamp_coercion::scalar_instant;
+use crate::timestamp_coercion::{is_interval, scalar_instant};
 use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -148,10 +148,6 @@ impl ExprPlanner for Intervals {
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
-}
-
-fn is_interval(kind: &DataType) -> bool {
-    matches!(kind, DataType::Interval(_))
 }
 
 fn is_date(kind: &DataType) -> bool {

@@ -1,7 +1,7 @@
 //! Functions of other databases that are short forms of DataFusion's: `year(t)`, `max_by(v, t)`, `to_days(n)`, and so on.
 
-use super::expressions::filled;
-use super::filters::restrict;
+use super::expressions::{add_filter, filled};
+use super::lists::is_aggregate;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
     OrderByExpr, UnaryOperator, Value,
@@ -133,7 +133,7 @@ pub(super) fn expand(call: &Function) -> Option<Expr> {
         _ if call.over.is_some() => return None,
         expanded => {
             if let Some(condition) = &call.filter
-                && !restrict(expanded, Expr::Nested(condition.clone()))
+                && !add_filter(expanded, &Expr::Nested(condition.clone()), is_aggregate)
             {
                 return None;
             }
