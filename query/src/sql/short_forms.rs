@@ -8,10 +8,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// The value whose place, of those in order, is the fraction `$2` of their number, rounded up.
-const DISCRETE: &str =
-    "(array_sort(array_agg($1) FILTER (WHERE $1 IS NOT NULL))[greatest(1, CAST(ceil($2 * count($1)) AS BIGINT))])";
+const DISCRETE: &str = "(array_sort(array_agg($1) FILTER (WHERE $1 IS NOT NULL))\
+     [greatest(1, CAST(ceil($2 * count($1)) AS BIGINT))])";
 /// The same in descending order.
-const DISCRETE_DESCENDING: &str = "(array_sort(array_agg($1) FILTER (WHERE $1 IS NOT NULL), 'DESC')[greatest(1, CAST(ceil($2 * count($1)) AS BIGINT))])";
+const DISCRETE_DESCENDING: &str = "(array_sort(array_agg($1) FILTER (WHERE $1 IS NOT NULL), 'DESC')\
+     [greatest(1, CAST(ceil($2 * count($1)) AS BIGINT))])";
 
 /// Aggregates of two arguments, a value and a number, that are lists of the greatest and the least values.
 const EXTREMES: [(&str, &str); 2] = [
@@ -148,14 +149,14 @@ fn is_text(expr: &Expr) -> bool {
 
 /// What a call with these arguments stands for.
 fn meaning(name: &str, args: &[Expr]) -> Option<&'static str> {
-    let is = |known: &str| name.eq_ignore_ascii_case(known);
-    if let Some((_, text)) = EXTREMES.iter().find(|(known, _)| is(known)) {
+    if let Some((_, text)) = EXTREMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)) {
         // `max(a, b)` of two columns is the `greatest` of other databases.
         let [_, Expr::Value(count)] = args else { return None };
         return matches!(&count.value, Value::Number(digits, _) if digits.parse::<u32>().is_ok_and(|n| n > 0))
             .then_some(*text);
     }
-    let (_, _, text) = CALLS.iter().find(|(known, arity, _)| is(known) && *arity == args.len())?;
+    let (_, _, text) =
+        CALLS.iter().find(|(known, arity, _)| name.eq_ignore_ascii_case(known) && *arity == args.len())?;
     match *text {
         DISCRETE if !is_fraction(&args[1]) => None,
         text => Some(text),
