@@ -324,6 +324,9 @@ fn prepare_and_execute_may_be_sent_as_text() {
     assert_eq!(firsts(&client.query("EXECUTE q(0)")), ["3"]);
     assert_eq!(kinds(&client.query("PREPARE r AS INSERT INTO w (t, s, n) VALUES (now(), $1, $2)")), "CZ");
     assert_eq!(firsts(&client.query("EXECUTE r('text', 7); SELECT n FROM w WHERE s = 'text'")).last().unwrap(), "7");
+    let refused = client.query("BEGIN; EXECUTE r('text', 8)");
+    let (_, error) = refused.iter().find(|(kind, _)| *kind == b'E').unwrap();
+    assert!(String::from_utf8_lossy(error).contains("EXECUTE in a transaction"), "{refused:?}");
     assert_eq!(server.serving.end().0, Some(0));
 }
 
