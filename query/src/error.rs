@@ -278,7 +278,14 @@ impl Explainer<'_> {
                 _ => None,
             })
         });
-        let hint = near.map(|keyword| format!("; did you mean {keyword}?")).unwrap_or_default();
+        let hint = match near {
+            // After a frame; what else may be excluded is parsed.
+            _ if text == "expected ), found: EXCLUDE" => {
+                "; the frame of a window takes no EXCLUDE: subtract the row in the expression".to_owned()
+            }
+            Some(keyword) => format!("; did you mean {keyword}?"),
+            None => String::new(),
+        };
         QueryError::new(Code::FailedToParse, self.located(location, format!("{text}{hint}")).to_string())
     }
 

@@ -3,6 +3,7 @@
 //! Functions are registered with the session. Two features are more than functions: gap filling and `ASOF JOIN` are
 //! plan nodes, which [`rewrite`] inserts before the plan is analyzed.
 
+mod age;
 pub(crate) mod apart;
 pub(crate) mod archived;
 mod arguments;
@@ -16,6 +17,7 @@ mod counts;
 mod date_bin;
 mod date_diff;
 mod date_trunc;
+mod duration_parts;
 mod durations;
 mod edges;
 mod expired;
@@ -23,7 +25,9 @@ mod floats;
 mod gapfill;
 pub(crate) mod intervals;
 mod latest;
+mod len;
 mod list;
+mod make_timestamp;
 mod moments;
 mod moving;
 mod names;
@@ -33,6 +37,7 @@ mod pivot;
 mod rollup;
 mod series;
 mod sliding;
+mod strptime;
 mod table;
 mod totals;
 mod value_key;
@@ -147,6 +152,12 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         date_bin::Fill::udf(date_bin::INTERPOLATE),
         asof::Mark::udf(),
         apart::Apart::udf(),
+        age::Age::udf(),
+        age::DateSub::udf(),
+        len::Len::udf(),
+        make_timestamp::MakeTimestamp::udf(),
+        strptime::Strptime::udf(false),
+        strptime::Strptime::udf(true),
     ];
     for function in scalars {
         context.register_udf(Arc::unwrap_or_clone(function));
@@ -195,13 +206,14 @@ fn register_table(
 pub(crate) fn register_internal(context: &SessionContext) {
     let others = [
         widened::function(),
+        duration_parts::PART.clone(),
         value_key::VALUE_KEY.clone(),
         value_key::KEY_VALUE.clone(),
         lossy_filters::ANY_VALUE.clone(),
-        intervals::function(),
         crate::timestamp_coercion::interval_length(),
     ];
-    for function in arithmetic::functions().chain(floats::functions()).chain(durations::functions()).chain(others) {
+    let of_lengths = durations::functions().into_iter().chain(intervals::functions());
+    for function in arithmetic::functions().chain(floats::functions()).chain(of_lengths).chain(others) {
         context.register_udf(Arc::unwrap_or_clone(function));
     }
 }

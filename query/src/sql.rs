@@ -13,7 +13,9 @@ mod readers;
 mod refused;
 mod replaced;
 mod rewrite;
+mod rows;
 mod settings;
+mod short_forms;
 mod using;
 pub(crate) mod visit;
 mod windows;
@@ -24,7 +26,7 @@ pub(crate) use dialect::EbbtideDialect;
 pub(crate) use filters::filtered;
 pub(crate) use names::Heading;
 pub(crate) use replaced::Replaced;
-pub(crate) use rewrite::calls;
+pub(crate) use short_forms::calls;
 pub(crate) use using::Unambiguous;
 
 use self::visit::visit_mut;

@@ -22,11 +22,12 @@ mod zones;
 pub(crate) use beneath_casts::BeneathCasts;
 #[cfg(feature = "workers")]
 pub(crate) use lengths::function as interval_length;
+pub(crate) use lengths::{is_interval, length_of};
 
 use self::lengths::Beside;
 
 use chrono::{DateTime, Utc};
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue};
@@ -505,15 +506,19 @@ fn is_text(value: &ScalarValue) -> bool {
     matches!(value, ScalarValue::Utf8(_) | ScalarValue::LargeUtf8(_) | ScalarValue::Utf8View(_))
 }
 
+/// The length of an interval in nanoseconds. A day has 24 hours and a month 30 days.
+pub(crate) fn interval_nanos(interval: IntervalMonthDayNano) -> i128 {
+    const DAY: i128 = 86_400_000_000_000;
+    let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+    days * DAY + i128::from(interval.nanoseconds)
+}
+
 /// The length of an interval or a difference of times, in nanoseconds.
 fn length(value: &ScalarValue) -> Option<i128> {
-    const DAY: i128 = 86_400_000_000_000;
-    let days = |months: i32, days: i32| (i128::from(months) * 30 + i128::from(days)) * DAY;
+    let days = |months, days| interval_nanos(IntervalMonthDayNano::new(months, days, 0));
     let units = |v: i64, unit| i128::from(v) * unit_nanos(unit);
     Some(match value {
-        ScalarValue::IntervalMonthDayNano(Some(value)) => {
-            days(value.months, value.days) + i128::from(value.nanoseconds)
-        }
+        ScalarValue::IntervalMonthDayNano(Some(value)) => interval_nanos(*value),
         ScalarValue::IntervalDayTime(Some(value)) => days(0, value.days) + i128::from(value.milliseconds) * 1_000_000,
         ScalarValue::IntervalYearMonth(Some(months)) => days(*months, 0),
         ScalarValue::DurationSecond(Some(v)) => units(*v, TimeUnit::Second),

@@ -308,6 +308,28 @@ fn a_write_behind_with_is_named_and_counted_as_what_it_is() {
     assert_eq!(server.serving.end().0, Some(0));
 }
 
+#[test]
+fn prepare_and_execute_may_be_sent_as_text() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me");
+    assert_eq!(kinds(&client.query("PREPARE p AS SELECT $1::int + 1 AS n")), "CZ");
+    assert_eq!(firsts(&client.query("EXECUTE p(41)")), ["42"]);
+    // By the messages that drivers send for a statement without values.
+    client.send(b'P', b"\0PREPARE q (int) AS SELECT n FROM w WHERE n > $1\0\0\0");
+    client.send(b'B', b"\0\0\0\0\0\0\0\0");
+    client.send(b'D', b"P\0");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    assert_eq!(kinds(&client.until(b'Z')), "12nCZ");
+    assert_eq!(firsts(&client.query("EXECUTE q(0)")), ["3"]);
+    assert_eq!(kinds(&client.query("PREPARE r AS INSERT INTO w (t, s, n) VALUES (now(), $1, $2)")), "CZ");
+    assert_eq!(firsts(&client.query("EXECUTE r('text', 7); SELECT n FROM w WHERE s = 'text'")).last().unwrap(), "7");
+    let refused = client.query("BEGIN; EXECUTE r('text', 8)");
+    let (_, error) = refused.iter().find(|(kind, _)| *kind == b'E').unwrap();
+    assert!(String::from_utf8_lossy(error).contains("EXECUTE in a transaction"), "{refused:?}");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
 /// Python with the clients, if there is one.
 pub(crate) fn clients_python() -> Option<PathBuf> {
     let python = std::env::var_os("EBBTIDE_CLIENTS").map(|clients| PathBuf::from(clients).join("venv/bin/python"));

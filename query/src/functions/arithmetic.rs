@@ -4,6 +4,8 @@
 //! everything that may produce a NaN is wrapped in [`ONE_NAN`]. This is a function rewrite, so that it applies to
 //! whatever is planned: queries, and the conditions of DELETE.
 
+use super::duration_parts::PART;
+use super::durations::is_duration;
 use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
 use super::value_key::{self, VALUE_KEY};
 use datafusion::arrow::compute::kernels::numeric;
@@ -27,6 +29,8 @@ const MAY_MAKE_NAN: [&str; 17] = [
     "acos", "acosh", "asin", "atanh", "cos", "exp", "ln", "log", "log10", "log2", "pow", "power", "sin", "sqrt", "tan",
     "cot", "nanvl",
 ];
+
+const DATE_PART: &str = "date_part";
 
 /// Aggregates whose result depends on the number of distinct values.
 const COUNTS_DISTINCT: [&str; 7] = ["avg", "count", "median", "stddev", "stddev_pop", "var", "var_pop"];
@@ -61,7 +65,11 @@ impl FunctionRewrite for ExactArithmetic {
                     Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))
                 }
             }
-            Expr::Negative(inner) if kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..)) => {
+            // DataFusion negates no differences of times.
+            Expr::Negative(inner)
+                if is_duration(&kind(&inner))
+                    || (kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..))) =>
+            {
                 Transformed::yes(call(&NEGATED, vec![*inner]))
             }
             Expr::Negative(inner) if kind(&inner).is_floating() => {
@@ -70,6 +78,13 @@ impl FunctionRewrite for ExactArithmetic {
             Expr::ScalarFunction(made) if MAY_MAKE_NAN.contains(&made.func.name()) => {
                 let expr = Expr::ScalarFunction(made);
                 if kind(&expr).is_floating() { Transformed::yes(one_nan(expr)) } else { Transformed::no(expr) }
+            }
+            Expr::ScalarFunction(made) if made.func.name() == DATE_PART => {
+                let of_length = matches!(made.args.as_slice(), [_, length] if is_duration(&kind(length)));
+                match of_length {
+                    true => Transformed::yes(call(&PART, made.args)),
+                    false => Transformed::no(Expr::ScalarFunction(made)),
+                }
             }
             // DataFusion's tells -0.0 from 0.0.
             Expr::ScalarFunction(made) if made.func.name() == "nullif" => match made.args.as_slice() {
@@ -121,7 +136,9 @@ pub(super) fn may_be_rewritten(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => is_arithmetic(binary.op),
         Expr::Negative(_) => true,
-        Expr::ScalarFunction(call) => call.func.name() == "nullif" || MAY_MAKE_NAN.contains(&call.func.name()),
+        Expr::ScalarFunction(call) => {
+            ["nullif", DATE_PART].contains(&call.func.name()) || MAY_MAKE_NAN.contains(&call.func.name())
+        }
         Expr::Cast(cast) => cast.field.data_type().is_floating(),
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => value.is_nan(),
         Expr::AggregateFunction(call) => call.params.distinct && COUNTS_DISTINCT.contains(&call.func.name()),

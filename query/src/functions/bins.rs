@@ -217,7 +217,8 @@ impl LastBin {
     }
 }
 
-fn civil(time: i128) -> Result<NaiveDateTime> {
+/// The date and time of an instant in UTC.
+pub(super) fn civil(time: i128) -> Result<NaiveDateTime> {
     let seconds = i64::try_from(time.div_euclid(SECOND)).ok();
     let nanos = u32::try_from(time.rem_euclid(SECOND)).ok();
     match seconds.zip(nanos).and_then(|(s, n)| DateTime::from_timestamp(s, n)) {
@@ -232,7 +233,7 @@ fn of_civil(time: NaiveDateTime) -> i128 {
 }
 
 /// A zone's offset from UTC at an instant, in nanoseconds.
-fn offset(zone: &Tz, time: i128) -> Result<i128> {
+pub(super) fn offset(zone: &Tz, time: i128) -> Result<i128> {
     Ok(i128::from(zone.offset_from_utc_datetime(&civil(time)?).fix().local_minus_utc()) * SECOND)
 }
 

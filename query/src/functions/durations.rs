@@ -75,7 +75,7 @@ impl Scaled {
 }
 
 /// The nearest whole number to a quotient; the one farther from 0 if two are as near.
-fn quotient(units: i128, divisor: i128) -> i128 {
+pub(super) fn quotient(units: i128, divisor: i128) -> i128 {
     let (whole, rest) = (units / divisor, units % divisor);
     if rest.abs() * 2 < divisor.abs() { whole } else { whole + units.signum() * divisor.signum() }
 }

@@ -2,10 +2,15 @@
 //!
 //! Arrow compares doubles by their bits, where a NaN may be negative and below all numbers. Processors produce such
 //! NaNs (`0.0 / 0.0`). So everything that may produce a NaN is wrapped in [`CanonicalFloat`], which makes it positive; and
-//! `min` and `max` are implemented here, because DataFusion's depend on the order of rows if there is a NaN.
+//! `min` and `max` are implemented here, because DataFusion's depend on the order of rows if there is a NaN. Those of intervals are
+//! by their length; DataFusion's are by months, then by days.
 
+use crate::timestamp_coercion::interval_nanos;
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
-use datafusion::arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
+use datafusion::arrow::datatypes::{
+    DataType, FieldRef, Float16Type, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    IntervalUnit,
+};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
@@ -20,13 +25,23 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+/// A type whose values are ordered here.
+trait Ordered: ArrowPrimitiveType {
+    /// Total order; of doubles, with NaN above everything and -0.0 below 0.0.
+    fn order(a: Self::Native, b: Self::Native) -> Ordering;
+}
+
 /// A floating-point type of Arrow.
-trait Float: ArrowPrimitiveType {
+trait Float: Ordered {
     fn is_noncanonical_nan(value: Self::Native) -> bool;
     fn is_negative_zero(value: Self::Native) -> bool;
     fn nan() -> Self::Native;
-    /// Total order with NaN above everything and -0.0 below 0.0.
-    fn order(a: Self::Native, b: Self::Native) -> Ordering;
+}
+
+impl Ordered for IntervalMonthDayNanoType {
+    fn order(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Ordering {
+        interval_nanos(a).cmp(&interval_nanos(b))
+    }
 }
 
 macro_rules! float {
@@ -43,7 +58,9 @@ macro_rules! float {
             fn nan() -> $native {
                 <$native>::NAN
             }
+        }
 
+        impl Ordered for $of {
             fn order(a: $native, b: $native) -> Ordering {
                 match (a.is_nan(), b.is_nan()) {
                     (false, false) => a.total_cmp(&b),
@@ -204,7 +221,7 @@ pub(super) use as_in_other;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Extreme {
     greatest: bool,
-    /// DataFusion's function, for types other than doubles.
+    /// DataFusion's function, for types other than doubles and intervals.
     other: Arc<AggregateUDF>,
 }
 
@@ -216,7 +233,7 @@ impl Extreme {
 }
 
 /// Whether `a` is a better candidate than `b`.
-fn is_better<T: Float>(greatest: bool, a: T::Native, b: T::Native) -> bool {
+fn is_better<T: Ordered>(greatest: bool, a: T::Native, b: T::Native) -> bool {
     let order = T::order(a, b);
     if greatest { order.is_gt() } else { order.is_lt() }
 }
@@ -261,6 +278,9 @@ impl AggregateUDFImpl for Extreme {
             DataType::Float64 => Ok(Box::new(ExtremeGroups::<Float64Type> { greatest, values: Vec::new() })),
             DataType::Float32 => Ok(Box::new(ExtremeGroups::<Float32Type> { greatest, values: Vec::new() })),
             DataType::Float16 => Ok(Box::new(ExtremeGroups::<Float16Type> { greatest, values: Vec::new() })),
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Ok(Box::new(ExtremeGroups::<IntervalMonthDayNanoType> { greatest, values: Vec::new() }))
+            }
             _ => self.other.create_groups_accumulator(args),
         }
     }
@@ -278,7 +298,7 @@ impl AggregateUDFImpl for Extreme {
 
 impl Extreme {
     fn accumulate(&self, args: AccumulatorArgs<'_>, sliding: bool) -> Result<Box<dyn Accumulator>> {
-        fn of<T: Float>(greatest: bool, sliding: bool) -> Box<dyn Accumulator> {
+        fn of<T: Ordered>(greatest: bool, sliding: bool) -> Box<dyn Accumulator> {
             Box::new(ExtremeAccumulator::<T> { greatest, sliding, best: VecDeque::new(), seen: 0, removed: 0 })
         }
         let greatest = self.greatest;
@@ -286,6 +306,7 @@ impl Extreme {
             DataType::Float64 => Ok(of::<Float64Type>(greatest, sliding)),
             DataType::Float32 => Ok(of::<Float32Type>(greatest, sliding)),
             DataType::Float16 => Ok(of::<Float16Type>(greatest, sliding)),
+            DataType::Interval(IntervalUnit::MonthDayNano) => Ok(of::<IntervalMonthDayNanoType>(greatest, sliding)),
             _ if sliding => self.other.create_sliding_accumulator(args),
             _ => self.other.accumulator(args),
         }
@@ -294,7 +315,7 @@ impl Extreme {
 
 /// The minimum or maximum of one group: candidates with their rows, the best one first; the others only matter when
 /// rows leave a frame.
-struct ExtremeAccumulator<T: Float> {
+struct ExtremeAccumulator<T: Ordered> {
     greatest: bool,
     sliding: bool,
     best: VecDeque<(u64, T::Native)>,
@@ -302,7 +323,7 @@ struct ExtremeAccumulator<T: Float> {
     removed: u64,
 }
 
-impl<T: Float> fmt::Debug for ExtremeAccumulator<T> {
+impl<T: Ordered> fmt::Debug for ExtremeAccumulator<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtremeAccumulator")
             .field("greatest", &self.greatest)
@@ -311,7 +332,7 @@ impl<T: Float> fmt::Debug for ExtremeAccumulator<T> {
     }
 }
 
-impl<T: Float> Accumulator for ExtremeAccumulator<T> {
+impl<T: Ordered> Accumulator for ExtremeAccumulator<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = canonical_array(Arc::clone(&values[0]));
         for value in values.as_primitive::<T>() {
@@ -358,12 +379,12 @@ impl<T: Float> Accumulator for ExtremeAccumulator<T> {
 }
 
 /// The minimum or maximum of each group.
-struct ExtremeGroups<T: Float> {
+struct ExtremeGroups<T: Ordered> {
     greatest: bool,
     values: Vec<Option<T::Native>>,
 }
 
-impl<T: Float> GroupsAccumulator for ExtremeGroups<T> {
+impl<T: Ordered> GroupsAccumulator for ExtremeGroups<T> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],

@@ -2,13 +2,13 @@
 
 use super::arithmetic::call;
 use super::durations::{self, is_duration};
-use crate::timestamp_coercion::scalar_instant;
+use crate::timestamp_coercion::{is_interval, scalar_instant};
 use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
-use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::expr::{Cast, Placeholder};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
@@ -90,8 +90,8 @@ fn of_iso(text: &str) -> Option<String> {
     (number.is_empty() && !words.is_empty()).then(|| words.join(" "))
 }
 
-/// Plans what DataFusion refuses or computes otherwise than PostgreSQL: an interval times a number, a difference of times that is
-/// multiplied or divided, and a date with an interval that has a part of a day, which is a time.
+/// Plans what DataFusion refuses or computes otherwise than PostgreSQL: an interval or a difference of times that is multiplied or
+/// divided, a date with an interval that has a part of a day, which is a time, and DuckDB's `x // y`.
 #[derive(Debug)]
 pub(super) struct Intervals;
 
@@ -120,6 +120,17 @@ impl ExprPlanner for Intervals {
             BinaryOperator::Divide if is_duration(&kind(&left)) && is_factor(&right, &kind(&right)) => {
                 return Ok(PlannerResult::Planned(durations::divided(left, typed(right))));
             }
+            BinaryOperator::Divide if is_interval(&kind(&left)) && is_factor(&right, &kind(&right)) => {
+                return Ok(PlannerResult::Planned(call(&DIVIDED, vec![left, typed(right)])));
+            }
+            BinaryOperator::DuckIntegerDivide => {
+                let is_whole = |kind: DataType| kind.is_integer() || kind.is_null();
+                if !is_whole(kind(&left)) || !is_whole(kind(&right)) {
+                    return plan_err!("// divides whole numbers; write trunc(x / y) for others");
+                }
+                let quotient = BinaryExpr::new(Box::new(left), Operator::Divide, Box::new(right));
+                return Ok(PlannerResult::Planned(Expr::BinaryExpr(quotient)));
+            }
             BinaryOperator::Plus | BinaryOperator::Minus => {
                 let sum = if op == BinaryOperator::Plus { Operator::Plus } else { Operator::Minus };
                 let planned = |left, right| PlannerResult::Planned(Expr::BinaryExpr(BinaryExpr::new(left, sum, right)));
@@ -137,10 +148,6 @@ impl ExprPlanner for Intervals {
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
-}
-
-fn is_interval(kind: &DataType) -> bool {
-    matches!(kind, DataType::Interval(_))
 }
 
 fn is_date(kind: &DataType) -> bool {
@@ -196,26 +203,47 @@ fn has_time(interval: &Expr) -> bool {
     }
 }
 
-static TIMES: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+static TIMES: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| scaled(false));
+static DIVIDED: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| scaled(true));
+
+fn scaled(divides: bool) -> Arc<ScalarUDF> {
     let signature = Signature::exact(vec![INTERVAL, DataType::Float64], Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(Times { signature }))
-});
+    Arc::new(ScalarUDF::new_from_impl(Scaled { divides, signature }))
+}
 
 /// The functions of rewritten plans.
 #[cfg(feature = "workers")]
-pub(super) fn function() -> Arc<ScalarUDF> {
-    Arc::clone(&TIMES)
+pub(super) fn functions() -> [Arc<ScalarUDF>; 2] {
+    [Arc::clone(&TIMES), Arc::clone(&DIVIDED)]
 }
 
-/// An interval times a number.
+/// An interval times a number, or divided by one.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Times {
+struct Scaled {
+    divides: bool,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Times {
+impl Scaled {
+    fn of(&self, interval: IntervalMonthDayNano, factor: f64) -> Result<IntervalMonthDayNano> {
+        if self.divides && factor == 0.0 {
+            return exec_err!("divide by zero");
+        }
+        let result = if self.divides { quotient(interval, factor) } else { product(interval, factor) };
+        match result {
+            Some(result) => Ok(result),
+            None => exec_err!("overflow: an interval {} {factor} does not fit an interval", self.operator()),
+        }
+    }
+
+    fn operator(&self) -> &'static str {
+        if self.divides { "/" } else { "*" }
+    }
+}
+
+impl ScalarUDFImpl for Scaled {
     fn name(&self) -> &'static str {
-        "multiply_interval"
+        if self.divides { "divide_interval" } else { "multiply_interval" }
     }
 
     fn signature(&self) -> &Signature {
@@ -227,42 +255,64 @@ impl ScalarUDFImpl for Times {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect::<Vec<_>>().join(" * "))
+        let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
+        Ok(names.join(&format!(" {} ", self.operator())))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let [intervals, factors] = <[ArrayRef; 2]>::try_from(ColumnarValue::values_to_arrays(&args.args)?)
-            .or_else(|_| exec_err!("multiply_interval takes two arguments"))?;
+            .or_else(|_| exec_err!("{} takes two arguments", self.name()))?;
         let factors = cast(&factors, &DataType::Float64)?;
         let pairs =
             intervals.as_primitive::<IntervalMonthDayNanoType>().iter().zip(factors.as_primitive::<Float64Type>());
-        let products = pairs.map(|(interval, factor)| match (interval, factor) {
-            (Some(interval), Some(factor)) => match product(interval, factor) {
-                Some(product) => Ok(Some(product)),
-                None => exec_err!("overflow: an interval times {factor} does not fit an interval"),
-            },
+        let results = pairs.map(|(interval, factor)| match (interval, factor) {
+            (Some(interval), Some(factor)) => self.of(interval, factor).map(Some),
             _ => Ok(None),
         });
-        let products: ArrayRef = Arc::new(products.collect::<Result<IntervalMonthDayNanoArray>>()?);
+        let results: ArrayRef = Arc::new(results.collect::<Result<IntervalMonthDayNanoArray>>()?);
         Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&products, 0)?),
-            false => ColumnarValue::Array(products),
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?),
+            false => ColumnarValue::Array(results),
         })
     }
 }
 
-/// As PostgreSQL multiplies: a fraction of a month is that of thirty days, and one of a day that of 24 hours. `None` beyond what
-/// an interval holds.
+/// A number as a whole one, if it is one that a double holds exactly.
+fn whole_number(factor: f64) -> Option<i64> {
+    (factor.fract() == 0.0 && factor.abs() <= 9_007_199_254_740_992.0).then_some(factor as i64)
+}
+
+/// As PostgreSQL multiplies. `None` beyond what an interval holds.
 fn product(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDayNano> {
+    let Some(factor) = whole_number(factor) else { return in_parts(interval, |part| part * factor) };
+    let part = |part: i32| i64::from(part).checked_mul(factor).and_then(|part| i32::try_from(part).ok());
+    let nanos = interval.nanoseconds.checked_mul(factor)?;
+    Some(IntervalMonthDayNano::new(part(interval.months)?, part(interval.days)?, nanos))
+}
+
+/// As PostgreSQL divides. `None` beyond what an interval holds.
+fn quotient(interval: IntervalMonthDayNano, divisor: f64) -> Option<IntervalMonthDayNano> {
+    let in_full = whole_number(divisor).filter(|divisor| {
+        let divides = |part: i32| i64::from(part) % divisor == 0;
+        divides(interval.months) && divides(interval.days)
+    });
+    let Some(divisor) = in_full else { return in_parts(interval, |part| part / divisor) };
+    let part = |part: i32| i32::try_from(i64::from(part) / divisor).ok();
+    let nanos = durations::quotient(i128::from(interval.nanoseconds), i128::from(divisor));
+    Some(IntervalMonthDayNano::new(part(interval.months)?, part(interval.days)?, i64::try_from(nanos).ok()?))
+}
+
+/// An interval of which each part is scaled: a fraction of a month is that of thirty days, and one of a day that of 24 hours.
+fn in_parts(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     let whole = |value: f64, most: f64| (value.abs() < most).then(|| value.trunc());
-    let months = f64::from(interval.months) * factor;
-    let days = f64::from(interval.days) * factor;
+    let months = scale(f64::from(interval.months));
+    let days = scale(f64::from(interval.days));
     let month_part = round_to_micros((months - months.trunc()) * MONTH_DAYS);
     let seconds = round_to_micros((days - days.trunc() + (month_part - month_part.trunc())) * DAY_SECONDS);
     let full_days = (seconds / DAY_SECONDS).trunc();
     let seconds = full_days.mul_add(-DAY_SECONDS, seconds);
-    let nanos = (interval.nanoseconds as f64).mul_add(factor, seconds * 1e9).round();
+    let nanos = (scale(interval.nanoseconds as f64) + seconds * 1e9).round();
     let most = f64::from(i32::MAX);
     Some(IntervalMonthDayNano::new(
         whole(months, most)? as i32,
@@ -310,5 +360,30 @@ mod tests {
         assert_eq!(of(0, 0, hour, -0.5), Some(IntervalMonthDayNano::new(0, 0, -hour / 2)));
         assert_eq!(of(1, 0, 0, f64::NAN), None);
         assert_eq!(of(1, 0, 0, 1e12), None);
+        // More than a double holds exactly.
+        assert_eq!(
+            of(0, 0, 1_000, 1_717_243_200_123_457.0),
+            Some(IntervalMonthDayNano::new(0, 0, 1_717_243_200_123_457_000))
+        );
+        assert_eq!(of(0, 0, i64::MAX, 2.0), None);
+    }
+
+    #[test]
+    fn an_interval_divided_by_a_number_is_as_in_postgres() {
+        let hour = 3_600_000_000_000;
+        let of = |months, days, nanos, divisor| quotient(IntervalMonthDayNano::new(months, days, nanos), divisor);
+        assert_eq!(of(0, 0, 3 * hour, 2.0), Some(IntervalMonthDayNano::new(0, 0, hour * 3 / 2)));
+        assert_eq!(of(12, 4, hour, 4.0), Some(IntervalMonthDayNano::new(3, 1, hour / 4)));
+        assert_eq!(of(1, 0, 0, 2.0), Some(IntervalMonthDayNano::new(0, 15, 0)));
+        assert_eq!(of(0, 1, 0, 3.0), Some(IntervalMonthDayNano::new(0, 0, 8 * hour)));
+        assert_eq!(of(0, 1, 0, 0.5), Some(IntervalMonthDayNano::new(0, 2, 0)));
+        assert_eq!(of(0, 0, 7, -2.0), Some(IntervalMonthDayNano::new(0, 0, -4)));
+        assert_eq!(of(1, 0, 0, f64::NAN), None);
+        assert!(scaled_by_zero().to_string().contains("divide by zero"));
+    }
+
+    fn scaled_by_zero() -> datafusion::common::DataFusionError {
+        let signature = Signature::exact(vec![INTERVAL, DataType::Float64], Volatility::Immutable);
+        Scaled { divides: true, signature }.of(IntervalMonthDayNano::new(0, 1, 0), 0.0).unwrap_err()
     }
 }

@@ -14,10 +14,12 @@ use std::sync::Arc;
 pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
 
 /// Functions of this crate, and what they do.
-const OWN_FUNCTIONS: [(&str, &str); 22] = [
+const OWN_FUNCTIONS: [(&str, &str); 28] = [
+    ("age", "months, days and the rest between two times: age(end, start)"),
     ("date_bin", "start of the bin that holds a time, also in a time zone"),
     ("date_bin_gapfill", "date_bin in GROUP BY, with a row for every bin"),
     ("date_diff", "how many hours, days, months ... begin between two times"),
+    ("date_sub", "how many full hours, days, months ... lie between two times"),
     ("date_trunc", "start of the hour, day, month ... that holds a time"),
     ("delta", "last value minus the first one, by time"),
     ("expired", "table of what has expired and is still stored: expired('c')"),
@@ -28,15 +30,19 @@ const OWN_FUNCTIONS: [(&str, &str); 22] = [
     ("last", "value at the latest time: last(value, time)"),
     ("latest", "table of the last row of each meta: latest('collection')"),
     ("latest_archived", "table of the last row of each meta in archived('collection'): latest_archived('collection')"),
+    ("len", "characters of a text, or elements of a list"),
     ("locf", "fills the gaps of date_bin_gapfill with the last value"),
+    ("make_timestamp", "time of a year, month, day, hour, minute and seconds"),
     ("mode", "the value that is there most often"),
     ("rate", "increase per second: rate(value, time)"),
     ("read_csv", "table of CSV files: read_csv('x.csv', delim = ';')"),
     ("read_json", "table of JSON files: read_json('x.ndjson')"),
     ("read_parquet", "table of Parquet files: read_parquet('x/*.parquet')"),
     ("rollup", "table of the bins of a ladder: rollup('c', '1 hour')"),
+    ("strptime", "time of a text: strptime('6.5.2024', '%d.%m.%Y')"),
     ("time_bucket", "date_bin with weeks that start on Mondays"),
     ("time_weighted_avg", "average, weighted by how long each value held"),
+    ("try_strptime", "strptime, and null for a text that is not of the format"),
 ];
 
 /// Maximum length of a description in characters.

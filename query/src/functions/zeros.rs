@@ -1,4 +1,4 @@
-//! Sorts that take -0.0 and 0.0 for one value, as DuckDB and PostgreSQL do.
+//! Sorts that take -0.0 and 0.0 for one value, and sort intervals by their length, as DuckDB and PostgreSQL do.
 //!
 //! DataFusion sorts -0.0 before 0.0. That can be seen where equal values are told apart by a later key, and in windows, where
 //! equal values are peers or form one partition. There, keys that are doubles are wrapped in [`EQUAL_BITS`]; a single key needs nothing, because
@@ -7,6 +7,7 @@
 
 use super::arithmetic::call;
 use super::floats::EQUAL_BITS;
+use crate::timestamp_coercion::{is_interval, length_of};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, SortExpr};
@@ -14,13 +15,13 @@ use std::sync::Arc;
 
 /// Wraps the keys of a plan's sorts and windows, and of sorts within aggregates.
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !sorts_by_several(&plan)? {
+    if !has_work(&plan)? {
         return Ok(plan);
     }
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Sort(mut sort) => {
             let last = sort.expr.len().saturating_sub(1);
-            let wrapped = wrap(sort.expr[..last].iter_mut().map(|key| &mut key.expr), sort.input.schema());
+            let wrapped = wrap(sort.expr.iter_mut().map(|key| &mut key.expr), last, sort.input.schema());
             Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), wrapped))
         }
         LogicalPlan::Window(window) => {
@@ -32,7 +33,7 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
                     Expr::WindowFunction(mut window) => {
                         let params = &mut window.params;
                         let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
-                        let wrapped = wrap(keys.chain(&mut params.partition_by), &schema);
+                        let wrapped = wrap(keys.chain(&mut params.partition_by), usize::MAX, &schema);
                         Ok(Transformed::new_transformed(Expr::WindowFunction(window), wrapped))
                     }
                     other => Ok(Transformed::no(other)),
@@ -68,8 +69,7 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-/// Takes away the keys that a sort repeats, and wraps those after the first `from` that are doubles, but the last; returns whether
-/// the sort is another now.
+/// Takes away the keys that a sort repeats, and wraps those after the first `from`; returns whether the sort is another now.
 fn tidy(keys: &mut Vec<SortExpr>, from: usize, schema: &DFSchema) -> bool {
     let before = keys.len();
     let mut seen = Vec::with_capacity(before);
@@ -78,24 +78,27 @@ fn tidy(keys: &mut Vec<SortExpr>, from: usize, schema: &DFSchema) -> bool {
         seen.push(key.expr.clone());
         is_new
     });
-    let last = keys.len().saturating_sub(1);
-    let wrapped = wrap(keys[..last].iter_mut().skip(from).map(|key| &mut key.expr), schema);
+    let last = keys.len().saturating_sub(1 + from);
+    let wrapped = wrap(keys.iter_mut().skip(from).map(|key| &mut key.expr), last, schema);
     wrapped || keys.len() < before
 }
 
-/// Whether there is a sort by more than one key, also within an aggregate, or a window.
-fn sorts_by_several(plan: &LogicalPlan) -> Result<bool> {
+/// Whether there is a sort by more than one key or by an interval, also within an aggregate, or a window.
+fn has_work(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= match node {
-            LogicalPlan::Sort(sort) => sort.expr.len() > 1,
+            LogicalPlan::Sort(sort) => is_work(&sort.expr, sort.input.schema()),
             LogicalPlan::Window(_) => true,
             LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().any(|expr| {
+                let schema = aggregate.input.schema();
                 let sorts =
-                    |expr: &Expr| matches!(expr, Expr::AggregateFunction(call) if call.params.order_by.len() > 1);
+                    |expr: &Expr| matches!(expr, Expr::AggregateFunction(call) if is_work(&call.params.order_by, schema));
                 expr.exists(|expr| Ok(sorts(expr))).unwrap_or(false)
             }),
-            LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.as_ref().is_some_and(|keys| keys.len() > 1),
+            LogicalPlan::Distinct(Distinct::On(on)) => {
+                on.sort_expr.as_ref().is_some_and(|keys| is_work(keys, on.input.schema()))
+            }
             _ => false,
         };
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -103,14 +106,21 @@ fn sorts_by_several(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Wraps those of some keys that are doubles; returns whether there are any.
-fn wrap<'a>(keys: impl Iterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
+fn is_work(keys: &[SortExpr], schema: &DFSchema) -> bool {
+    keys.len() > 1 || keys.iter().any(|key| key.expr.get_type(schema).is_ok_and(|kind| is_interval(&kind)))
+}
+
+/// Wraps those of some keys that are intervals, and those of the first `doubles` that are doubles; returns whether there are any.
+fn wrap<'a>(keys: impl Iterator<Item = &'a mut Expr>, doubles: usize, schema: &DFSchema) -> bool {
     let mut wrapped = false;
-    for key in keys {
-        if key.get_type(schema).is_ok_and(|kind| kind.is_floating()) {
-            *key = call(&EQUAL_BITS, vec![std::mem::take(key)]);
-            wrapped = true;
-        }
+    for (at, key) in keys.enumerate() {
+        let wrapping = match key.get_type(schema) {
+            Ok(kind) if kind.is_floating() && at < doubles => call(&EQUAL_BITS, vec![std::mem::take(key)]),
+            Ok(kind) if is_interval(&kind) => length_of(std::mem::take(key)),
+            _ => continue,
+        };
+        *key = wrapping;
+        wrapped = true;
     }
     wrapped
 }

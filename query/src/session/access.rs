@@ -26,13 +26,28 @@ impl Session {
     pub fn access(&self, statement: &Statement) -> Access {
         match &statement.kind {
             StatementKind::Sql if self.is_known_query(statement) => Access::Read,
-            StatementKind::Sql => self.parsed(statement, of_sql).unwrap_or(Access::Read),
+            StatementKind::Sql => {
+                let needed = |parsed: &DfStatement| of_sql(parsed).max(self.of_executed(parsed));
+                self.parsed(statement, needed).unwrap_or(Access::Read)
+            }
             StatementKind::Show(_)
             | StatementKind::Pivot(_)
             | StatementKind::Summarize(_)
             | StatementKind::Describe(_)
             | StatementKind::ExplainExpiry { .. } => Access::Read,
             _ => Access::Administer,
+        }
+    }
+
+    /// What the prepared statement needs that an EXECUTE runs.
+    fn of_executed(&self, statement: &DfStatement) -> Access {
+        match statement {
+            DfStatement::Explain(explain) => self.of_executed(&explain.statement),
+            DfStatement::Statement(parsed) => match parsed.as_ref() {
+                ast::Statement::Execute { name: Some(name), .. } if self.kept.writes(name) => Access::Write,
+                _ => Access::Read,
+            },
+            _ => Access::Read,
         }
     }
 
@@ -156,7 +171,7 @@ pub(super) fn of_parsed(statement: &ast::Statement) -> Access {
     match statement {
         Parsed::Query(query) => of_query(query),
         Parsed::Explain { statement, .. } | Parsed::Prepare { statement, .. } => of_parsed(statement),
-        // A statement that was prepared was looked at then.
+        // The session knows what an EXECUTE runs.
         Parsed::Execute { .. } | Parsed::Deallocate { .. } => Access::Read,
         Parsed::Set(_)
         | Parsed::Reset(_)

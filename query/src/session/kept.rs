@@ -43,6 +43,20 @@ pub(super) enum Prepared {
     Write,
 }
 
+impl Prepared {
+    /// `None` for statements that are not kept.
+    fn of(statement: &Statement) -> Option<Prepared> {
+        match statement {
+            Statement::Insert(_) | Statement::Delete(_) => Some(Prepared::Write),
+            Statement::Query(query) if matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Delete(_)) => {
+                Some(Prepared::Write)
+            }
+            Statement::Query(_) => Some(Prepared::Query),
+            _ => None,
+        }
+    }
+}
+
 impl KeptStatements {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
@@ -54,14 +68,7 @@ impl KeptStatements {
         if kept.contains_key(&name) {
             return Err(QueryError::new(Code::BadValue, format!("prepared statement '{name}' already exists")));
         }
-        let prepared = match &typed.statement {
-            Statement::Insert(_) | Statement::Delete(_) => Prepared::Write,
-            Statement::Query(query) if matches!(*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Delete(_)) => {
-                Prepared::Write
-            }
-            Statement::Query(_) => Prepared::Query,
-            _ => return Ok(None),
-        };
+        let Some(prepared) = Prepared::of(&typed.statement) else { return Ok(None) };
         let parameters = count_parameters(&typed.statement)?;
         let stack = stack_for(&typed.tokens)?;
         kept.insert(name, Kept { typed, types: types.to_vec(), parameters, stack });
@@ -71,6 +78,13 @@ impl KeptStatements {
     /// The most additional stack that one of them needs.
     pub(super) fn stack(&self) -> usize {
         self.lock().values().map(|kept| kept.stack).max().unwrap_or_default()
+    }
+
+    /// Whether a kept statement of this name writes.
+    pub(super) fn writes(&self, name: &ast::ObjectName) -> bool {
+        let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return false };
+        let kept = self.lock();
+        kept.get(&folded(name)).is_some_and(|kept| Prepared::of(&kept.typed.statement) == Some(Prepared::Write))
     }
 
     /// Removes a statement. Returns whether it existed.

@@ -150,6 +150,13 @@ fn balance(expr: &mut Expr) {
         }
     }
     terms.reverse();
+    if let Some(tree) = balanced(terms, &op) {
+        *expr = tree;
+    }
+}
+
+/// Terms with an operator between them, as a balanced tree; `None` for no terms.
+pub(super) fn balanced(mut terms: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     while terms.len() > 1 {
         let mut pairs = Vec::with_capacity(terms.len().div_ceil(2));
         let mut left = terms.into_iter();
@@ -161,9 +168,7 @@ fn balance(expr: &mut Expr) {
         }
         terms = pairs;
     }
-    if let Some(tree) = terms.pop() {
-        *expr = tree;
-    }
+    terms.pop()
 }
 
 /// The length of a chain of one operator.

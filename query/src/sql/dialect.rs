@@ -1,5 +1,7 @@
-//! Ebbtide's SQL dialect: sqlparser's generic one, with `^` as the power operator, which binds tighter than `*`, and `ORDER BY ALL`.
+//! Ebbtide's SQL dialect: sqlparser's generic one, with `^` and `**` as the power operator, which binds tighter than `*`, and
+//! `ORDER BY ALL`.
 
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -16,6 +18,12 @@ macro_rules! as_generic {
     ($($name:ident)*) => { $(fn $name(&self) -> bool { GenericDialect.$name() })* };
 }
 
+/// Whether `**` comes next.
+fn is_double_star(parser: &Parser<'_>) -> bool {
+    let [first, second] = [0, 1].map(|at| parser.peek_nth_token_ref(at));
+    first.token == Token::Mul && second.token == Token::Mul && first.span.end == second.span.start
+}
+
 impl Dialect for EbbtideDialect {
     /// The parser checks the dialect's type where there is no method for a feature.
     fn dialect(&self) -> TypeId {
@@ -23,7 +31,22 @@ impl Dialect for EbbtideDialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
-        (parser.peek_token_ref().token == Token::Caret).then_some(Ok(POWER))
+        (parser.peek_token_ref().token == Token::Caret || is_double_star(parser)).then_some(Ok(POWER))
+    }
+
+    /// `x ** y`, which the tokenizer takes for two operators.
+    fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if !is_double_star(parser) {
+            return None;
+        }
+        parser.advance_token();
+        parser.advance_token();
+        let power = parser.parse_subexpr(precedence).map(|exponent| Expr::BinaryOp {
+            left: Box::new(expr.clone()),
+            op: BinaryOperator::BitwiseXor,
+            right: Box::new(exponent),
+        });
+        Some(power)
     }
 
     fn is_delimited_identifier_start(&self, ch: char) -> bool {

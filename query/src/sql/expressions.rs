@@ -1,9 +1,10 @@
-//! Makes expressions.
+//! Makes expressions, and adds to them.
 
 use super::dialect::EbbtideDialect;
-use super::visit::each_expr_mut;
+use super::visit::{each_expr_mut, each_outer_expr_mut};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Value,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -38,4 +39,25 @@ pub(super) fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
         }
     });
     Some(expr)
+}
+
+/// Adds a condition to the FILTER of all aggregates of an expression, but not to those of subqueries; returns whether there are any.
+/// `aggregates` says what an aggregate is.
+pub(super) fn add_filter(expr: &mut Expr, condition: &Expr, aggregates: fn(&Function) -> bool) -> bool {
+    let mut is_found = false;
+    each_outer_expr_mut(expr, &mut |expr| {
+        if let Expr::Function(call) = expr
+            && aggregates(call)
+        {
+            call.filter = Some(Box::new(match call.filter.take() {
+                Some(given) => {
+                    let left = Box::new(Expr::Nested(given));
+                    Expr::BinaryOp { left, op: BinaryOperator::And, right: Box::new(condition.clone()) }
+                }
+                None => condition.clone(),
+            }));
+            is_found = true;
+        }
+    });
+    is_found
 }

@@ -33,7 +33,7 @@ pub(super) fn in_query(query: &mut Query) -> Flow {
 }
 
 /// The number of columns, if it is known without the tables.
-fn count(body: &SetExpr) -> Option<usize> {
+pub(super) fn count(body: &SetExpr) -> Option<usize> {
     match body {
         SetExpr::Select(select) => {
             let is_star =

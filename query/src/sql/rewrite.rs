@@ -3,72 +3,19 @@
 use super::expressions::filled;
 use super::lists;
 use super::refused::refused;
+use super::short_forms::expand;
 use super::visit::Flow;
 use super::windows::Windows;
-use super::{orders, replaced, using};
+use super::{orders, replaced, rows, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident, JoinConstraint,
+    JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript,
+    UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
-
-/// Calls, their number of arguments, and what they stand for. `$1` and so on are the arguments; FILTER and OVER of a
-/// call are moved to the call that the text begins with.
-const CALLS: [(&str, usize, &str); 39] = [
-    ("year", 1, "date_part('year', $1)"),
-    ("quarter", 1, "date_part('quarter', $1)"),
-    ("month", 1, "date_part('month', $1)"),
-    ("week", 1, "date_part('week', $1)"),
-    ("weekofyear", 1, "date_part('week', $1)"),
-    ("day", 1, "date_part('day', $1)"),
-    ("dayofmonth", 1, "date_part('day', $1)"),
-    ("dayofweek", 1, "date_part('dow', $1)"),
-    ("weekday", 1, "date_part('dow', $1)"),
-    ("dayofyear", 1, "date_part('doy', $1)"),
-    ("hour", 1, "date_part('hour', $1)"),
-    ("minute", 1, "date_part('minute', $1)"),
-    ("second", 1, "date_part('second', $1)"),
-    ("millisecond", 1, "date_part('millisecond', $1)"),
-    ("microsecond", 1, "date_part('microsecond', $1)"),
-    ("epoch", 1, "date_part('epoch', $1)"),
-    ("date", 1, "CAST($1 AS DATE)"),
-    ("dayname", 1, "to_char($1, '%A')"),
-    ("monthname", 1, "to_char($1, '%B')"),
-    ("last_day", 1, "CAST(date_trunc('month', $1) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)"),
-    ("epoch_ms", 1, "CAST(round(date_part('epoch', $1) * 1000) AS BIGINT)"),
-    ("strftime", 2, "to_char($1, $2)"),
-    ("max_by", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
-    ("arg_max", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
-    ("argmax", 2, "last_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
-    ("min_by", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
-    ("arg_min", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
-    ("argmin", 2, "first_value($1 ORDER BY $2) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
-    ("count_if", 1, "count(*) FILTER (WHERE $1)"),
-    ("percentile", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
-    ("quantile", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
-    ("percentile_cont", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
-    ("quantile_cont", 2, "percentile_cont($2) WITHIN GROUP (ORDER BY $1)"),
-    (
-        "width_bucket",
-        4,
-        "CASE WHEN $1 < $2 THEN 0 WHEN $1 >= $3 THEN $4 + 1 \
-         ELSE CAST(floor(CAST($1 - $2 AS DOUBLE) / CAST($3 - $2 AS DOUBLE) * $4) AS BIGINT) + 1 END",
-    ),
-    ("stdev", 1, "stddev($1)"),
-    ("average", 1, "avg($1)"),
-    ("mod", 2, "($1 % $2)"),
-    ("sign", 1, "signum($1)"),
-    ("variance", 1, "var($1)"),
-];
-
-/// Names of calls, and what they stand for.
-pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
-    CALLS.iter().map(|(name, _, meaning)| (*name, *meaning))
-}
 
 /// Rewrites the statement that it visits.
 #[derive(Default)]
@@ -143,6 +90,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        rows::in_expr(expr)?;
         match expr {
             Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
@@ -263,44 +211,4 @@ fn with_seconds(text: &mut String) {
     if minutes && matches!(text.as_bytes().get(16), None | Some(b'Z' | b'z' | b'+' | b'-')) {
         text.insert_str(16, ":00");
     }
-}
-
-/// What a call stands for; `None` if it is not one of [`CALLS`].
-fn expand(call: &Function) -> Option<Expr> {
-    let [ObjectNamePart::Identifier(Ident { value: name, quote_style: None, .. })] = call.name.0.as_slice() else {
-        return None;
-    };
-    let FunctionArguments::List(list) = &call.args else { return None };
-    let (_, _, text) =
-        CALLS.iter().find(|(known, arity, _)| name.eq_ignore_ascii_case(known) && *arity == list.args.len())?;
-    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !call.within_group.is_empty() {
-        return None;
-    }
-    let arg = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let mut args = list.args.iter().map(arg).collect::<Option<Vec<Expr>>>()?;
-    let is_text = |expr: &Expr| matches!(expr, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
-    // The format may come first. If it is no text here, the types tell: `functions::casts` swaps the two.
-    if name.eq_ignore_ascii_case("strftime") && is_text(&args[0]) && !is_text(&args[1]) {
-        args.swap(0, 1);
-    }
-    let mut expanded = filled(text, &args)?;
-    match &mut expanded {
-        Expr::Function(root) => {
-            root.over.clone_from(&call.over);
-            root.null_treatment = root.null_treatment.or(call.null_treatment);
-            root.filter = match (root.filter.take(), call.filter.clone()) {
-                (Some(ours), Some(given)) => {
-                    let given = Box::new(Expr::Nested(given));
-                    Some(Box::new(Expr::BinaryOp { left: ours, op: BinaryOperator::And, right: given }))
-                }
-                (ours, given) => ours.or(given),
-            };
-        }
-        _ if call.over.is_some() || call.filter.is_some() => return None,
-        _ => {}
-    }
-    Some(expanded)
 }

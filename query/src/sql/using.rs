@@ -15,12 +15,11 @@ use self::joins::{Sides, constraint, has_join, is_semi, merges_any, sides};
 use self::unambiguous::checked;
 use super::expressions::filled;
 use super::refused::refused;
-use super::visit::{Flow, visit_mut};
-use crate::error::QueryError;
+use super::visit::{Flow, each_outer_expr_mut};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, ObjectName, OrderByKind,
     Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, WildcardAdditionalOptions,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -309,7 +308,14 @@ impl Merged {
     }
 
     fn replace_in(&self, node: &mut impl VisitMut) {
-        let _infallible = visit_mut(node, &mut Replace { merged: self, depth: 0 });
+        // Inner queries may have tables with such columns.
+        each_outer_expr_mut(node, &mut |expr| {
+            if let Expr::Identifier(name) = expr
+                && let Some(value) = self.value(name)
+            {
+                *expr = value;
+            }
+        });
     }
 
     /// What names in ORDER BY stand for: first for columns of the result. DataFusion only finds these if a name is `alone`.
@@ -559,34 +565,4 @@ fn is_same(a: &Ident, b: &Ident) -> bool {
 /// The name where the planner does not fold it to small letters.
 fn plain(name: &Ident) -> Ident {
     Ident::with_quote('"', value_of(name))
-}
-
-/// Replaces names, but for those of inner queries, which may have tables with such columns.
-struct Replace<'a> {
-    merged: &'a Merged,
-    depth: usize,
-}
-
-impl VisitorMut for Replace<'_> {
-    type Break = Box<QueryError>;
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> Flow {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> Flow {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        if self.depth == 0
-            && let Expr::Identifier(name) = expr
-            && let Some(value) = self.merged.value(name)
-        {
-            *expr = value;
-        }
-        ControlFlow::Continue(())
-    }
 }

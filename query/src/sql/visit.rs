@@ -39,6 +39,39 @@ pub(crate) fn each_expr_mut(node: &mut impl VisitMut, each: &mut dyn FnMut(&mut 
     let _infallible = node.visit(&mut AnyVisitorMut(&mut EachExpr(each)));
 }
 
+/// Calls `each` with every expression, after those within it, but not with those of inner queries.
+pub(super) fn each_outer_expr_mut(node: &mut impl VisitMut, each: &mut dyn FnMut(&mut Expr)) {
+    let _infallible = node.visit(&mut AnyVisitorMut(&mut EachOuterExpr { each, depth: 0 }));
+}
+
+/// What is called with each expression outside of inner queries.
+struct EachOuterExpr<'a> {
+    each: &'a mut dyn FnMut(&mut Expr),
+    /// The number of queries around an expression.
+    depth: usize,
+}
+
+impl VisitorMut for EachOuterExpr<'_> {
+    type Break = Box<QueryError>;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> Flow {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> Flow {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if self.depth == 0 {
+            (self.each)(expr);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// What is called with each expression.
 struct EachExpr<'a, F: ?Sized>(&'a mut F);
 

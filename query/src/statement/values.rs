@@ -10,9 +10,15 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use ebbtide_ttl::Code;
 
 impl Statement {
-    /// Its parameters, `$1` and so on, as often as they occur: the token's index, and the number.
+    /// Its parameters, `$1` and so on, as often as they occur: the token's index, and the number. Those in a PREPARE are not its own:
+    /// they get their values from EXECUTE.
     fn parameters(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.tokens.iter().enumerate().filter_map(|(at, token)| match &token.token {
+        let prepares = match self.tokens.first().map(|first| &first.token) {
+            Some(Token::Word(word)) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("PREPARE"),
+            _ => false,
+        };
+        let tokens = if prepares { &[][..] } else { self.tokens.as_slice() };
+        tokens.iter().enumerate().filter_map(|(at, token)| match &token.token {
             Token::Placeholder(name) => Some((at, name.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)?)),
             _ => None,
         })
@@ -145,6 +151,13 @@ mod tests {
         let text = statement.with_values(&["it's".into(), ScalarValue::Float64(None)]).unwrap();
         assert_eq!(text, "INSERT INTO w -- $9\n VALUES ('it''s', '$2', NULL, 'it''s')");
         assert!(statement.with_values(&[]).unwrap_err().message().contains("expected 2, got 0"));
+    }
+
+    #[test]
+    fn parameters_of_what_is_prepared_get_no_values_yet() {
+        let statement = &parse("prepare p AS SELECT $1::int + $2").unwrap()[0];
+        assert_eq!(statement.parameter_count(), 0);
+        assert_eq!(statement.with_values(&[]).unwrap(), "prepare p AS SELECT $1::int + $2");
     }
 
     #[test]

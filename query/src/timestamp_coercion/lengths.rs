@@ -25,11 +25,11 @@ pub(crate) fn function() -> Arc<ScalarUDF> {
 }
 
 /// An interval as a difference of times in nanoseconds.
-pub(super) fn length_of(interval: Expr) -> Expr {
+pub(crate) fn length_of(interval: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&LENGTH), vec![interval]))
 }
 
-pub(super) fn is_interval(kind: &DataType) -> bool {
+pub(crate) fn is_interval(kind: &DataType) -> bool {
     matches!(kind, DataType::Interval(_))
 }
 

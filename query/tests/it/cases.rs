@@ -210,6 +210,16 @@ fn what_postgres_understands_gives_what_is_written_down() {
 }
 
 #[test]
+fn comparisons_of_rows_give_what_is_written_down() {
+    check(&file("tests/cases/rows.md"));
+}
+
+#[test]
+fn functions_of_other_databases_give_what_is_written_down() {
+    check(&file("tests/cases/functions.md"));
+}
+
+#[test]
 fn what_is_refused_and_what_is_understood_is_written_down() {
     check(&file("tests/cases/refused.md"));
 }
