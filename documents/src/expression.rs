@@ -27,7 +27,7 @@ pub(crate) use date::{Distance, date_width, gcd, is_date_operator, is_part_of_da
 
 pub(crate) use arithmetic::{decimal_of, divide, multiply, real_of, subtract, sum};
 pub(crate) use parse::{PATH_NAMES_MAX, members};
-pub(crate) use scope::{Scope, check_document};
+pub(crate) use scope::{Moment, Scope, check_document};
 
 use crate::raw::element::get;
 use crate::raw::owned;
@@ -123,7 +123,12 @@ impl Expression {
         document: &RawDocument,
         now_ms: i64,
     ) -> std::result::Result<Option<RawBson>, ExpressionError> {
-        self.0.evaluate(&mut Scope::new(document, now_ms))
+        self.evaluate_at(document, Moment::at(now_ms))
+    }
+
+    /// The value for a document at a moment.
+    pub(crate) fn evaluate_at(&self, document: &RawDocument, moment: Moment<'_>) -> Result<Value> {
+        self.0.evaluate(&mut Scope::new(document, moment))
     }
 
     pub(crate) fn node(&self) -> &Node {
@@ -197,7 +202,9 @@ impl Node {
         children.iter().try_for_each(|child| child.check_constants())?;
         let is_constant = children.iter().all(|child| matches!(child, Node::Constant(_)));
         match self {
-            Node::Call(..) if is_constant => self.evaluate(&mut Scope::new(crate::raw::empty(), 0)).map(drop),
+            Node::Call(..) if is_constant => {
+                self.evaluate(&mut Scope::new(crate::raw::empty(), Moment::at(0))).map(drop)
+            }
             _ => Ok(()),
         }
     }
@@ -250,28 +257,7 @@ impl Node {
                 scope.let_go(before);
                 Ok(Some(RawBson::Array(list)))
             }
-            Node::Call(operator, nodes) => {
-                let (before, mut values) = (scope.kept(), Vec::with_capacity(nodes.len()));
-                for node in nodes {
-                    match node.evaluate(scope) {
-                        Ok(value) => {
-                            scope.keep(&value)?;
-                            values.push(value);
-                        }
-                        // What is wrong with those before comes first, and after a null no more are asked for.
-                        Err(error) if operator.stops_at_null() => {
-                            (operator.run)(operator.name, &values)?;
-                            return Err(error);
-                        }
-                        Err(error) => return Err(error),
-                    }
-                    if operator.stops_at_null() && values.last().is_some_and(is_nothing) {
-                        break;
-                    }
-                }
-                scope.let_go(before);
-                (operator.run)(operator.name, &values)
-            }
+            Node::Call(operator, nodes) => call(operator, nodes, scope),
             Node::And(nodes) => all(nodes, scope).map(boolean),
             Node::Or(nodes) => any(nodes, scope).map(boolean),
             Node::Cond(parts) => {
@@ -381,6 +367,34 @@ impl Node {
             _ => Ok(None),
         }
     }
+}
+
+/// An operator of the values of its arguments.
+fn call(operator: &Operator, nodes: &[Node], scope: &mut Scope<'_>) -> Result<Value> {
+    let (before, mut values) = (scope.kept(), Vec::with_capacity(nodes.len()));
+    for node in nodes {
+        if !operator.needs_next(&values) {
+            values.push(Some(RawBson::Undefined));
+            continue;
+        }
+        match node.evaluate(scope) {
+            Ok(value) => {
+                scope.keep(&value)?;
+                values.push(value);
+            }
+            // What is wrong with those before comes first, and after a null no more are asked for.
+            Err(error) if operator.stops_at_null() => {
+                (operator.run)(operator.name, &values)?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        if operator.stops_at_null() && values.last().is_some_and(is_nothing) {
+            break;
+        }
+    }
+    scope.let_go(before);
+    (operator.run)(operator.name, &values)
 }
 
 fn all(nodes: &[Node], scope: &mut Scope<'_>) -> Result<bool> {

@@ -20,6 +20,7 @@ mod pipeline;
 mod projection;
 mod raw;
 mod sort;
+mod stop;
 mod stored;
 mod update;
 mod validate;

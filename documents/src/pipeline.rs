@@ -17,8 +17,9 @@ mod sliding;
 mod windows;
 
 use crate::expression::accumulator::number;
-use crate::expression::{Constants, Expression, Scope, check_document};
+use crate::expression::{Constants, Expression, Moment, Scope, check_document};
 use crate::raw::owned;
+use crate::stop::Stop;
 use crate::{DOCUMENT_BYTES_MAX, ExpressionError, Filter, Sort};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
 pub use condition::{has_expressions, split_expressions};
@@ -240,19 +241,6 @@ enum State {
     },
 }
 
-/// Asks, while a stage works, whether it should stop: the time that a command may take is over.
-#[derive(Clone, Copy)]
-pub(crate) struct Stop<'a>(&'a dyn Fn() -> bool);
-
-impl Stop<'_> {
-    fn check(self) -> Result<()> {
-        match (self.0)() {
-            true => Err(ExpressionError::new(50, "the command took longer than maxTimeMS")),
-            false => Ok(()),
-        }
-    }
-}
-
 /// A run of a pipeline.
 #[derive(Debug)]
 pub struct PipelineRun {
@@ -278,10 +266,9 @@ struct Feed<'a> {
     stages: &'a [Stage],
     states: &'a mut [State],
     results: &'a mut Results,
-    now_ms: i64,
     memory: &'a Memory,
     foreign: &'a dyn Foreign,
-    stop: Stop<'a>,
+    moment: Moment<'a>,
 }
 
 impl PipelineRun {
@@ -356,7 +343,8 @@ impl PipelineRun {
 
     fn feed<'a>(&'a mut self, stop: Stop<'a>) -> Feed<'a> {
         let PipelineRun { stages, states, results, now_ms, memory, foreign, .. } = self;
-        Feed { stages, states, results, now_ms: *now_ms, memory, foreign: &**foreign, stop }
+        let moment = Moment { now_ms: *now_ms, stop };
+        Feed { stages, states, results, memory, foreign: &**foreign, moment }
     }
 }
 
@@ -373,8 +361,8 @@ impl Feed<'_> {
             return Ok(true);
         };
         let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
-        let (now_ms, memory, foreign, stop) = (self.now_ms, self.memory, self.foreign, self.stop);
-        let mut next = Feed { stages, states, results: self.results, now_ms, memory, foreign, stop };
+        let (memory, foreign, moment) = (self.memory, self.foreign, self.moment);
+        let mut next = Feed { stages, states, results: self.results, memory, foreign, moment };
         match (stage, state) {
             (Stage::Match(filter), _) => {
                 if filter.matches(&document) {
@@ -384,18 +372,18 @@ impl Feed<'_> {
                 }
             }
             (Stage::Condition(condition), _) => {
-                if condition.holds(&document, now_ms)? {
+                if condition.holds(&document, moment)? {
                     next.give(document)
                 } else {
                     Ok(true)
                 }
             }
             (Stage::Project(projector), _) => {
-                let projected = projector.apply(&document, &mut Scope::new(&document, now_ms))?;
+                let projected = projector.apply(&document, &mut Scope::new(&document, moment))?;
                 next.give(projected)
             }
             (Stage::Group(group), State::Group(grouping)) => {
-                grouping.take(group, &document, now_ms, memory)?;
+                grouping.take(group, &document, moment, memory)?;
                 Ok(true)
             }
             (Stage::Sort(sort, limit), State::Sort { found, bytes }) => {
@@ -410,7 +398,7 @@ impl Feed<'_> {
             (Stage::Lookup(lookup), State::Lookup(table)) => {
                 let table = match table {
                     Some(table) => table,
-                    None => table.insert(lookup.load(foreign, memory, stop.0)?),
+                    None => table.insert(lookup.load(foreign, memory, moment.stop.0)?),
                 };
                 next.give(lookup.joined(&document, table)?)
             }
@@ -438,7 +426,7 @@ impl Feed<'_> {
                 Ok(true)
             }
             (Stage::Unwind(unwind), _) => unwind.give(document, &mut next),
-            (Stage::ReplaceRoot(root), _) => match root.evaluate(&document, now_ms)? {
+            (Stage::ReplaceRoot(root), _) => match root.evaluate_at(&document, moment)? {
                 Some(RawBson::Document(inner)) => next.give(inner),
                 other => {
                     let message = format!(
@@ -471,11 +459,11 @@ impl Feed<'_> {
             }
             (Stage::Windows(windows), State::Kept { found, bytes }) => {
                 held = bytes;
-                windows.apply(found, &mut held, self.now_ms, (self.stop, self.memory))?
+                windows.apply(found, &mut held, self.moment, self.memory)?
             }
             (Stage::Densify(densify), State::Kept { found, bytes }) => {
                 held = bytes;
-                densify.apply(found, &mut held, (self.stop, self.memory))?
+                densify.apply(found, &mut held, (self.moment.stop, self.memory))?
             }
             (Stage::Group(group), State::Group(grouping)) => {
                 held = grouping.bytes();
@@ -571,7 +559,7 @@ impl Unwind {
         // Without the list, which would be copied for each of its elements.
         let rest = project::set(&document, &self.path, Some(RawBson::Null));
         for (at, element) in elements.into_iter().enumerate() {
-            next.stop.check()?;
+            next.moment.stop.check()?;
             let unwound = project::set(&rest, &self.path, Some(element));
             let at = RawBson::Int64(i64::try_from(at).unwrap_or(i64::MAX));
             if !next.give(self.with_index(unwound, at))? {

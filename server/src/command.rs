@@ -266,7 +266,7 @@ impl<'a> Command<'a> {
     /// The values of `let`.
     pub(crate) fn constants(&self) -> Result<Constants> {
         match self.document("let")? {
-            Some(values) => Ok(Constants::parse(values, self.now_ms())?),
+            Some(values) => Ok(Constants::parse_unless(values, self.now_ms(), &|| self.deadline.check().is_err())?),
             None => Ok(Constants::default()),
         }
     }

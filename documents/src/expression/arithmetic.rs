@@ -319,23 +319,28 @@ pub(super) fn round_to_whole(name: &'static str, values: &[Value]) -> Result<Val
     }))
 }
 
+/// The number of places of `$round` and `$trunc`; nothing for null.
+fn decimal_places(name: &str, places: &Value) -> Result<Option<i32>> {
+    if is_nothing(places) {
+        return Ok(None);
+    }
+    let given = number(places)
+        .ok_or_else(|| wrong(16004, format!("can't convert from BSON type {} to long", type_of(places))))?;
+    let whole = given.to_i64().and_then(|whole| i32::try_from(whole).ok());
+    let whole = whole.ok_or_else(|| wrong(51082, format!("precision argument to {name} must be a integral value")))?;
+    if !(-20..=100).contains(&whole) {
+        let message = format!("cannot apply {name} with precision value {whole} value must be in [-20, 100]");
+        return Err(wrong(51083, message));
+    }
+    Ok(Some(whole))
+}
+
 /// `$round`, which rounds halves to even, and `$trunc`, to a number of places.
 pub(super) fn round(name: &'static str, values: &[Value]) -> Result<Value> {
-    let places = match values.get(1) {
-        None => 0,
-        Some(places) if is_nothing(places) => return null(),
-        Some(places) => {
-            let places = number(places).and_then(Number::to_i64);
-            let places =
-                places.ok_or_else(|| wrong(51082, format!("precision argument to {name} must be a integral value")))?;
-            if !(-20..=100).contains(&places) {
-                let message = format!("cannot apply {name} with precision value {places} value must be in [-20, 100]");
-                return Err(wrong(51083, message));
-            }
-            i32::try_from(places).unwrap_or(0)
-        }
-    };
     let Some((number, value)) = single(name, values).map_err(|e| wrong(51081, e.message))? else { return null() };
+    let Some(places) = values.get(1).map_or(Ok(Some(0)), |places| decimal_places(name, places))? else {
+        return null();
+    };
     let is_round = name == "$round";
     Ok(Some(match number {
         Number::Int(_) if places >= 0 => value.clone(),

@@ -2,8 +2,9 @@
 
 use super::accumulator::size_of_value;
 use super::parse::{Parser, check_variable};
-use super::{Expression, ExpressionError, Node, Result, Value, Variable, members};
+use super::{Expression, ExpressionError, Moment, Node, Result, Value, Variable, members};
 use crate::DOCUMENT_BYTES_MAX;
+use crate::stop::Stop;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +42,19 @@ impl Constants {
     /// Those of MongoDB: 9 for a name that no variable may have, 4890500 for an expression that asks for a field of a document,
     /// and the errors of expressions; 10334 if the values are larger than a document may be.
     pub fn parse(values: &RawDocument, now_ms: i64) -> std::result::Result<Constants, ExpressionError> {
+        Constants::parse_unless(values, now_ms, &|| false)
+    }
+
+    /// The same; `stop` is asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// As for [`Constants::parse`]; 50 if it was stopped.
+    pub fn parse_unless(
+        values: &RawDocument,
+        now_ms: i64,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<Constants, ExpressionError> {
+        let moment = Moment { now_ms, stop: Stop(stop) };
         let (mut constants, mut bytes) = (Constants::default(), 0);
         for (name, value) in members(values) {
             if BUILT_IN.contains(&name) {
@@ -57,7 +71,7 @@ impl Constants {
                             Expressions run before the query examines any documents.";
                 return Err(ExpressionError::new(4_890_500, what));
             }
-            let value = expression.evaluate(&RawDocumentBuf::new(), now_ms)?;
+            let value = expression.evaluate_at(&RawDocumentBuf::new(), moment)?;
             bytes += value.as_ref().map_or(0, size_of_value);
             if bytes > DOCUMENT_BYTES_MAX {
                 return Err(ExpressionError::new(10334, "the values of 'let' take more than 16 MiB"));

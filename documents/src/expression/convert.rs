@@ -117,9 +117,7 @@ pub(super) fn to_date(_: &'static str, values: &[Value]) -> Result<Value> {
         (_, Some(_)) => truncated(&values[0], "date")?,
         (RawBson::ObjectId(id), _) => id.timestamp().timestamp_millis(),
         (RawBson::Timestamp(stamp), _) => i64::from(stamp.time) * 1000,
-        (RawBson::String(text), _) => ebbtide_ttl::Timestamp::parse(text)
-            .map_err(|_| failed(text, "date"))?
-            .to_units_saturating(ebbtide_ttl::Precision::Ms),
+        (RawBson::String(text), _) => super::date::millis_of_text(text).ok_or_else(|| failed(text, "date"))?,
         _ => return Err(unsupported(&values[0], "date")),
     };
     Ok(Some(RawBson::DateTime(DateTime::from_millis(millis))))

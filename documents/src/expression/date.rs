@@ -2,6 +2,7 @@
 //!
 //! Units from the day on are those of the time zone's calendar; smaller ones are lengths of time.
 
+mod texts;
 mod units;
 mod windows;
 
@@ -9,30 +10,23 @@ use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
 use bson::raw::RawBson;
 use bson::{DateTime, Timestamp};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
-use units::{Unit, weekday};
+use units::Unit;
 
+pub(super) use texts::millis_of_text;
 pub(crate) use windows::{date_width, gcd, is_date_operator, is_part_of_date};
 
-/// A time zone: one by its name, or a fixed distance from UTC.
+/// A time zone: one by its name, or a fixed number of seconds east of UTC.
 #[derive(Debug, Clone, Copy)]
 enum Zone {
     Named(chrono_tz::Tz),
-    Fixed(chrono::FixedOffset),
+    Fixed(i32),
 }
 
 impl Zone {
     fn parse(text: &str) -> Result<Zone> {
         let unknown = || ExpressionError::new(40485, format!("unrecognized time zone identifier: \"{text}\""));
-        if let Some(sign) = text.chars().next().filter(|sign| matches!(sign, '+' | '-')) {
-            let digits: String = text[1..].chars().filter(|c| *c != ':').collect();
-            let number = |range: std::ops::Range<usize>| digits.get(range).and_then(|part| part.parse::<i32>().ok());
-            let seconds = match digits.len() {
-                2 => number(0..2).map(|hours| hours * 3600),
-                4 => number(0..2).zip(number(2..4)).map(|(hours, minutes)| hours * 3600 + minutes * 60),
-                _ => None,
-            };
-            let seconds = seconds.map(|seconds| if sign == '-' { -seconds } else { seconds });
-            return seconds.and_then(chrono::FixedOffset::east_opt).map(Zone::Fixed).ok_or_else(unknown);
+        if text.starts_with(['+', '-']) {
+            return seconds_east(text).map(Zone::Fixed).ok_or_else(unknown);
         }
         text.parse().map(Zone::Named).map_err(|_| unknown())
     }
@@ -42,7 +36,7 @@ impl Zone {
     /// Whether it is UTC, by whichever of its names.
     fn is_utc(self) -> bool {
         match self {
-            Zone::Fixed(offset) => offset.local_minus_utc() == 0,
+            Zone::Fixed(seconds) => seconds == 0,
             Zone::Named(zone) => {
                 let name = zone.name();
                 let name = name.strip_prefix("Etc/").unwrap_or(name);
@@ -57,7 +51,7 @@ impl Zone {
         let utc = chrono::DateTime::from_timestamp_millis(millis).ok_or_else(out_of_range)?.naive_utc();
         let east = match self {
             Zone::Named(zone) => zone.offset_from_utc_datetime(&utc).fix().local_minus_utc(),
-            Zone::Fixed(offset) => offset.local_minus_utc(),
+            Zone::Fixed(seconds) => seconds,
         };
         let local = utc.checked_add_signed(TimeDelta::seconds(east.into())).ok_or_else(out_of_range)?;
         Ok((local, east))
@@ -66,16 +60,31 @@ impl Zone {
     /// The instant of a calendar and clock; of a gap, that after it. Nothing beyond the ends of the calendar.
     fn instant(self, local: NaiveDateTime) -> Option<i64> {
         let east = match self {
-            Zone::Fixed(offset) => offset,
+            Zone::Fixed(seconds) => seconds,
             Zone::Named(zone) => {
                 let at = |local: NaiveDateTime| zone.from_local_datetime(&local).earliest();
                 // Some places have left out a whole day.
                 let before = |hours| at(local.checked_sub_signed(TimeDelta::hours(hours))?);
-                at(local).or_else(|| before(3)).or_else(|| before(27))?.offset().fix()
+                at(local).or_else(|| before(3)).or_else(|| before(27))?.offset().fix().local_minus_utc()
             }
         };
-        Some(local.and_utc().timestamp_millis() - i64::from(east.local_minus_utc()) * 1000)
+        Some(local.and_utc().timestamp_millis() - i64::from(east) * 1000)
     }
+}
+
+/// The seconds of `+hh`, `+hhmm` or `+hh:mm`. MongoDB takes any two digits for the hours and the minutes.
+fn seconds_east(text: &str) -> Option<i32> {
+    let two = |tens: u8, ones: u8| {
+        let are_digits = tens.is_ascii_digit() && ones.is_ascii_digit();
+        are_digits.then(|| i32::from(tens - b'0') * 10 + i32::from(ones - b'0'))
+    };
+    let (sign, hours, minutes) = match *text.as_bytes() {
+        [sign, a, b] => (sign, two(a, b)?, 0),
+        [sign, a, b, c, d] | [sign, a, b, b':', c, d] => (sign, two(a, b)?, two(c, d)?),
+        _ => return None,
+    };
+    let seconds = hours * 3600 + minutes * 60;
+    Some(if sign == b'-' { -seconds } else { seconds })
 }
 
 /// The instant that a value is: a date, a timestamp or an ObjectId.
@@ -120,10 +129,14 @@ pub(super) fn part(name: &'static str, values: &[Value]) -> Result<Value> {
     let [value, zone @ ..] = values else { return null() };
     let left_out = Some(RawBson::Undefined);
     let zone = zone.first().unwrap_or(&left_out);
-    if is_nothing(value) || is_null(zone) {
+    if is_nothing(value) {
         return null();
     }
-    let (local, _) = zone_of(zone)?.local(millis_of(value, 16006)?)?;
+    let millis = millis_of(value, 16006)?;
+    if is_null(zone) {
+        return null();
+    }
+    let (local, _) = zone_of(zone)?.local(millis)?;
     let day = local.date();
     let number = match name {
         "$year" => day.year(),
@@ -177,6 +190,26 @@ fn four_digits(year: i32) -> Result<String> {
     }
 }
 
+/// Refuses a format with a `%` before what is no conversion.
+fn check_format(format: &str) -> Result<()> {
+    let mut characters = format.chars();
+    while let Some(c) = characters.next() {
+        if c != '%' {
+            continue;
+        }
+        match characters.next() {
+            Some('%' | 'Y' | 'm' | 'd' | 'H' | 'M' | 'S' | 'L' | 'j' | 'w' | 'u' | 'U' | 'V' | 'G' | 'z' | 'Z') => {}
+            Some(other) => {
+                let message = format!("Invalid format character '%{other}' in format string");
+                return Err(ExpressionError::new(18536, message));
+            }
+            None => return Err(ExpressionError::new(18535, "Unmatched '%' at end of format string")),
+        }
+    }
+    Ok(())
+}
+
+/// An instant in a format that was checked.
 fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
     let (local, east) = zone.local(millis).map_err(|error| match format.contains("%Y") || format.contains("%G") {
         true => no_year_of_texts(format_args!("that of {millis} ms")),
@@ -189,11 +222,8 @@ fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
             text.push(c);
             continue;
         }
-        let Some(c) = characters.next() else {
-            return Err(ExpressionError::new(18535, "Unmatched '%' at end of format string"));
-        };
+        let Some(c) = characters.next() else { break };
         text.push_str(&match c {
-            '%' => "%".to_owned(),
             'Y' => four_digits(day.year())?,
             'm' => format!("{:02}", day.month()),
             'd' => format!("{:02}", day.day()),
@@ -212,35 +242,36 @@ fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
                 format!("{sign}{:02}{:02}", minutes / 60, minutes % 60)
             }
             'Z' => (east / 60).to_string(),
-            other => {
-                return Err(ExpressionError::new(
-                    18536,
-                    format!("Invalid format character '%{other}' in format string"),
-                ));
-            }
+            other => other.to_string(),
         });
     }
     Ok(text)
 }
 
-/// `$dateToString`.
+/// `$dateToString`. A wrong format or time zone is an error even if there is no date.
 pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
     let [given, format, zone, on_null] = values else { return null() };
-    if is_nothing(given) {
-        return Ok(if is_left_out(on_null) { Some(RawBson::Null) } else { on_null.clone() });
-    }
-    if is_null(format) || is_null(zone) {
-        return null();
-    }
-    let zone = zone_of(zone)?;
-    let format = match format {
-        Some(RawBson::Undefined) if zone.is_utc() => "%Y-%m-%dT%H:%M:%S.%LZ",
-        Some(RawBson::Undefined) => "%Y-%m-%dT%H:%M:%S.%L",
-        Some(RawBson::String(format)) => format,
+    let written = match format {
+        None | Some(RawBson::Null | RawBson::Undefined) => None,
+        Some(RawBson::String(format)) => {
+            check_format(format)?;
+            Some(format.as_str())
+        }
         other => {
             let message = format!("$dateToString requires that 'format' be a string, found: {}", type_of(other));
             return Err(ExpressionError::new(18533, message));
         }
+    };
+    let zone = if is_null(zone) { None } else { Some(zone_of(zone)?) };
+    if is_nothing(given) {
+        return Ok(if is_left_out(on_null) { Some(RawBson::Null) } else { on_null.clone() });
+    }
+    let Some(zone) = zone else { return null() };
+    let format = match written {
+        Some(format) => format,
+        None if is_null(format) => return null(),
+        None if zone.is_utc() => "%Y-%m-%dT%H:%M:%S.%LZ",
+        None => "%Y-%m-%dT%H:%M:%S.%L",
     };
     Ok(Some(RawBson::String(format_date(format, zone, millis_of(given, 16006)?)?)))
 }
@@ -248,7 +279,7 @@ pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
 /// `$dateTrunc`.
 pub(super) fn truncate(name: &'static str, values: &[Value]) -> Result<Value> {
     let [given, unit, bin_size, zone, start] = values else { return null() };
-    if [given, unit, bin_size, zone, start].into_iter().any(is_null) {
+    if [given, unit, bin_size, zone].into_iter().any(is_null) {
         return null();
     }
     let unit = Unit::of(name, unit, 5_439_013, 5_439_014)?;
@@ -267,10 +298,7 @@ pub(super) fn truncate(name: &'static str, values: &[Value]) -> Result<Value> {
             bins
         }
     };
-    let start = match unit {
-        Unit::Week => weekday(name, start, 5_439_015, 5_439_016)?,
-        _ => chrono::Weekday::Sun,
-    };
+    let Some(start) = units::start_of_week(name, unit, start)? else { return null() };
     let zone = zone_of(zone)?;
     Ok(date(units::truncated(zone, millis_of(given, 5_439_012)?, unit, bins, start)?))
 }
@@ -285,22 +313,23 @@ pub(super) fn add(name: &'static str, values: &[Value]) -> Result<Value> {
     let millis = millis_of(given, 5_166_403)?;
     let amount = whole(amount)
         .ok_or_else(|| ExpressionError::new(5_166_405, format!("{name} expects integer amount of time units")))?;
+    let wrong = |code| ExpressionError::new(code, format!("invalid {name} 'amount' parameter value: {amount}"));
+    let amount = if name == "$dateSubtract" { amount.checked_neg().ok_or_else(|| wrong(6_045_000))? } else { amount };
+    if !unit.is_amount(amount) {
+        return Err(wrong(5_976_500));
+    }
     let overflow = || ExpressionError::new(5_166_406, format!("{name} overflowed"));
-    let amount = if name == "$dateSubtract" { amount.checked_neg().ok_or_else(overflow)? } else { amount };
     Ok(date(units::added(zone_of(zone)?, millis, unit, amount)?.ok_or_else(overflow)?))
 }
 
 /// `$dateDiff`: how many boundaries of a unit lie between two dates.
 pub(super) fn difference(name: &'static str, values: &[Value]) -> Result<Value> {
     let [from, to, unit, zone, start] = values else { return null() };
-    if [from, to, unit, zone, start].into_iter().any(is_null) {
+    if [from, to, unit, zone].into_iter().any(is_null) {
         return null();
     }
-    let unit = Unit::of(name, unit, 5_439_013, 9)?;
-    let start = match unit {
-        Unit::Week => weekday(name, start, 5_439_015, 9)?,
-        _ => chrono::Weekday::Sun,
-    };
+    let unit = Unit::of(name, unit, 5_439_013, 5_439_014)?;
+    let Some(start) = units::start_of_week(name, unit, start)? else { return null() };
     let (from, to) = (millis_of(from, 5_166_307)?, millis_of(to, 5_166_307)?);
     Ok(Some(RawBson::Int64(units::between(zone_of(zone)?, from, to, unit, start)?)))
 }
@@ -339,3 +368,6 @@ fn midnight(day: NaiveDate) -> NaiveDateTime {
 fn reference() -> NaiveDate {
     NaiveDate::from_ymd_opt(2000, 1, 1).unwrap_or_else(|| Utc.timestamp_nanos(0).date_naive())
 }
+
+#[cfg(test)]
+mod tests;

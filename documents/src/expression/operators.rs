@@ -19,6 +19,11 @@ impl Operator {
     pub(super) fn stops_at_null(&self) -> bool {
         matches!(self.name, "$add" | "$concat" | "$concatArrays" | "$multiply")
     }
+
+    /// Whether the next argument is needed after these values: `onNull` only if there is no date.
+    pub(super) fn needs_next(&self, values: &[Value]) -> bool {
+        self.name != "$dateToString" || values.len() < 3 || values.first().is_none_or(super::is_nothing)
+    }
 }
 
 const ANY: usize = usize::MAX;

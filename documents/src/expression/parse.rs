@@ -1,7 +1,7 @@
 //! Reads expressions.
 
 use super::operators::operator;
-use super::{Constants, ExpressionError, Node, Result, Scope, Variable, is_part_of_date, reach};
+use super::{Constants, ExpressionError, Moment, Node, Result, Scope, Variable, is_part_of_date, reach};
 use crate::raw::{empty, owned, type_name};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
@@ -465,7 +465,7 @@ fn simplified(node: Node, constants: &Constants, before: usize) -> Node {
     if !all_constant {
         return rearranged(node, constants);
     }
-    match node.evaluate(&mut Scope::new(empty(), 0)) {
+    match node.evaluate(&mut Scope::new(empty(), Moment::at(0))) {
         Ok(value) if constants.place(&value, before).is_ok() => Node::Constant(value),
         _ => node,
     }

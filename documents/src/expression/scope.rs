@@ -3,38 +3,57 @@
 //! 1. Values that are kept while others are made (operands, variables, lists that grow) have one limit together: a list of lists,
 //!    or a text that doubles in each round of `$reduce`, would fill the memory.
 //! 2. A value has no more levels than a document may have, since whatever compares and copies values recurses.
-//! 3. One evaluation takes no more than a number of steps: whether a command was ended is asked between documents alone, and lists
-//!    that are gone through within each other could take days for one document. Each operator and each operand is a step, and so is
-//!    each block of the bytes that paths and constants copy, and of those that are kept.
+//! 3. One evaluation takes no more than a number of steps: lists that are gone through within each other could take days for one
+//!    document. Each operator and each operand is a step, and so is each block of the bytes that paths and constants copy, and of
+//!    those that are kept. Every so many steps it asks whether the command was ended.
 
 use super::accumulator::size_of_value;
 use super::{ExpressionError, Result, Value, Variable, reach};
 use crate::raw::{is_deeper, list_as_object};
+use crate::stop::Stop;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 
 /// Bytes of the values that an expression keeps at a time; fewer in tests.
 const BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 100 << 20 };
 /// Steps of an evaluation: operators, operands, and blocks of the bytes that are copied or kept; fewer in tests.
 const STEPS_MAX: usize = if cfg!(test) { 1 << 23 } else { 1 << 29 };
+/// Steps between two questions whether the command was ended.
+const STRIDE: usize = 1 << 12;
 /// Bytes that are copied or kept in a step.
 const STEP_BYTES: usize = 64;
 /// Levels of objects and lists in each other, as in MongoDB.
 pub(crate) const LEVELS_MAX: usize = 200;
 
+/// When an expression is evaluated, and what may end that.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment<'a> {
+    /// `$$NOW`, in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+    pub(crate) stop: Stop<'a>,
+}
+
+impl Moment<'_> {
+    /// An evaluation at this instant that nothing ends.
+    pub(crate) fn at(now_ms: i64) -> Moment<'static> {
+        Moment { now_ms, stop: Stop::NEVER }
+    }
+}
+
 /// What an expression sees.
 pub(crate) struct Scope<'a> {
     root: &'a RawDocument,
-    /// `$$NOW`, in milliseconds since 1970.
-    now_ms: i64,
+    moment: Moment<'a>,
     slots: Vec<Value>,
     /// Bytes of the values that are kept.
     kept: usize,
     steps: usize,
+    /// The step after which it asks whether to go on.
+    asks_after: usize,
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(root: &'a RawDocument, now_ms: i64) -> Scope<'a> {
-        Scope { root, now_ms, slots: Vec::new(), kept: 0, steps: 0 }
+    pub(crate) fn new(root: &'a RawDocument, moment: Moment<'a>) -> Scope<'a> {
+        Scope { root, moment, slots: Vec::new(), kept: 0, steps: 0, asks_after: STRIDE }
     }
 
     pub(super) fn bind(&mut self, slot: usize, value: Value) {
@@ -52,7 +71,7 @@ impl<'a> Scope<'a> {
     pub(super) fn path(&self, variable: Variable, names: &[String]) -> Value {
         match variable {
             Variable::Root => reach(RawBsonRef::Document(self.root), names),
-            Variable::Now => reach(RawBsonRef::DateTime(bson::DateTime::from_millis(self.now_ms)), names),
+            Variable::Now => reach(RawBsonRef::DateTime(bson::DateTime::from_millis(self.moment.now_ms)), names),
             Variable::Slot(slot) => reach(self.slots.get(slot)?.as_ref()?.as_raw_bson_ref(), names),
         }
     }
@@ -60,13 +79,18 @@ impl<'a> Scope<'a> {
     /// Counts a step.
     ///
     /// # Errors
-    /// 146 if there were too many: drivers would run the query again after 262, which is about time.
+    /// 146 if there were too many: drivers would run the query again after 262, which is about time. 50 if the command was ended.
     pub(super) fn step(&mut self) -> Result<()> {
         self.steps += 1;
-        if self.steps <= STEPS_MAX {
+        if self.steps <= self.asks_after {
             return Ok(());
         }
-        Err(ExpressionError::new(146, format!("an expression takes more than {STEPS_MAX} steps for one document")))
+        if self.steps > STEPS_MAX {
+            let what = format!("an expression takes more than {STEPS_MAX} steps for one document");
+            return Err(ExpressionError::new(146, what));
+        }
+        self.asks_after = (self.steps + STRIDE).min(STEPS_MAX);
+        self.moment.stop.check()
     }
 
     /// Counts the steps of a copy.

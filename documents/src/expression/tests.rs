@@ -1,12 +1,12 @@
 use super::*;
 use bson::rawdoc;
 
-fn parsed(expression: &RawDocument) -> std::result::Result<Expression, ExpressionError> {
+pub(super) fn parsed(expression: &RawDocument) -> std::result::Result<Expression, ExpressionError> {
     Expression::parse(expression.get("e").unwrap().unwrap())
 }
 
 /// The value of the member `e` of a document, for another document, under `r`.
-fn value(expression: &RawDocument, document: &RawDocument) -> RawDocumentBuf {
+pub(super) fn value(expression: &RawDocument, document: &RawDocument) -> RawDocumentBuf {
     let mut result = RawDocumentBuf::new();
     if let Some(value) = parsed(expression).unwrap().evaluate(document, 0).unwrap() {
         result.append(bson::raw::cstr!("r"), value);
@@ -77,6 +77,9 @@ fn numbers_widen_when_they_must() {
     assert_eq!(value(&rawdoc! { "e": { "$pow": [2, -1] } }, &document), rawdoc! { "r": 0.5 });
     assert_eq!(value(&rawdoc! { "e": { "$round": [2.345, 2] } }, &document), rawdoc! { "r": 2.34 });
     assert_eq!(value(&rawdoc! { "e": { "$round": [12345, -2] } }, &document), rawdoc! { "r": 12300 });
+    // What is rounded comes before the number of places.
+    assert_eq!(value(&rawdoc! { "e": { "$round": ["$none", "$i.x"] } }, &document), rawdoc! { "r": null });
+    assert_eq!(value(&rawdoc! { "e": { "$round": ["$none", 1.5] } }, &document), rawdoc! { "r": null });
 }
 
 #[test]
@@ -259,6 +262,11 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "e": { "$size": "$s" } }, 17124),
         (rawdoc! { "e": { "$year": "$s" } }, 16006),
         (rawdoc! { "e": { "$toInt": "$s" } }, 241),
+        (rawdoc! { "e": { "$round": ["$zero", "$s"] } }, 16004),
+        (rawdoc! { "e": { "$round": ["$zero", 1.5] } }, 51082),
+        (rawdoc! { "e": { "$trunc": ["$zero", 2_147_483_648_i64] } }, 51082),
+        (rawdoc! { "e": { "$trunc": ["$zero", 101] } }, 51083),
+        (rawdoc! { "e": { "$round": ["$s", null] } }, 51081),
         (rawdoc! { "e": { "$range": [1.5, "$zero"] } }, 34444),
         (rawdoc! { "e": { "$range": ["$zero", "$s"] } }, 34445),
         (rawdoc! { "e": { "$range": ["$zero", 2_147_483_648_i64] } }, 34446),

@@ -3,7 +3,7 @@
 //! Only stages ask it: an expression can fail, and a filter that collections are asked cannot.
 
 use super::Result;
-use crate::expression::{Constants, Expression, is_true, members};
+use crate::expression::{Constants, Expression, Moment, is_true, members};
 use crate::json::DEPTH_MAX;
 use crate::raw::type_name;
 use crate::{ExpressionError, Filter, Purpose};
@@ -121,21 +121,21 @@ impl Condition {
         }
     }
 
-    /// Whether a document meets it. `now_ms` is the instant of `$$NOW`.
-    pub(super) fn holds(&self, document: &RawDocument, now_ms: i64) -> Result<bool> {
+    /// Whether a document meets it.
+    pub(super) fn holds(&self, document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
         match self {
             Condition::Filter(filter) => Ok(filter.matches(document)),
-            Condition::Expression(expression) => Ok(is_true(&expression.evaluate(document, now_ms)?)),
-            Condition::All(parts) => Ok(!Condition::some(parts, false, document, now_ms)?),
-            Condition::Any(parts) => Condition::some(parts, true, document, now_ms),
-            Condition::Not(inner) => Ok(!inner.holds(document, now_ms)?),
+            Condition::Expression(expression) => Ok(is_true(&expression.evaluate_at(document, moment)?)),
+            Condition::All(parts) => Ok(!Condition::some(parts, false, document, moment)?),
+            Condition::Any(parts) => Condition::some(parts, true, document, moment),
+            Condition::Not(inner) => Ok(!inner.holds(document, moment)?),
         }
     }
 
     /// Whether a document meets one of the parts, or does not meet one of them.
-    fn some(parts: &[Condition], wanted: bool, document: &RawDocument, now_ms: i64) -> Result<bool> {
+    fn some(parts: &[Condition], wanted: bool, document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
         for part in parts {
-            if part.holds(document, now_ms)? == wanted {
+            if part.holds(document, moment)? == wanted {
                 return Ok(true);
             }
         }

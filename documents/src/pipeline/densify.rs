@@ -2,9 +2,10 @@
 
 use super::memory::Memory;
 use super::project::set;
-use super::{Result, Stop, kept_bytes};
+use super::{Result, kept_bytes};
 use crate::expression::{Distance, Value, is_nothing, reach, real_of};
 use crate::order::{Number, compare};
+use crate::stop::Stop;
 use crate::{ExpressionError, value_key};
 use bson::DateTime;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};

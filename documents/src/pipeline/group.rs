@@ -3,7 +3,7 @@
 use super::Result;
 use super::memory::Memory;
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
-use crate::expression::{Expression, ExpressionError, Node, Scope};
+use crate::expression::{Expression, ExpressionError, Moment, Node, Scope};
 use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
@@ -18,16 +18,16 @@ pub(super) struct Group {
 
 impl Group {
     /// The `_id` of a document's group. A missing value is null, also as the only member of an object, as in MongoDB.
-    fn id_of(&self, document: &RawDocument, now_ms: i64) -> Result<RawBson> {
+    fn id_of(&self, document: &RawDocument, moment: Moment<'_>) -> Result<RawBson> {
         if let Node::Object(members) = self.id.node()
             && let [(name, node)] = members.as_slice()
         {
-            let value = node.evaluate(&mut Scope::new(document, now_ms))?;
+            let value = node.evaluate(&mut Scope::new(document, moment))?;
             let mut id = RawDocumentBuf::new();
             id.append(name, value.unwrap_or(RawBson::Null));
             return Ok(RawBson::Document(id));
         }
-        Ok(self.id.evaluate(document, now_ms)?.unwrap_or(RawBson::Null))
+        Ok(self.id.evaluate_at(document, moment)?.unwrap_or(RawBson::Null))
     }
 
     /// Adds the top-level fields that it needs; whether these are known.
@@ -55,8 +55,14 @@ pub(super) struct Grouping {
 }
 
 impl Grouping {
-    pub(super) fn take(&mut self, group: &Group, document: &RawDocument, now_ms: i64, memory: &Memory) -> Result<()> {
-        let id = group.id_of(document, now_ms)?;
+    pub(super) fn take(
+        &mut self,
+        group: &Group,
+        document: &RawDocument,
+        moment: Moment<'_>,
+        memory: &Memory,
+    ) -> Result<()> {
+        let id = group.id_of(document, moment)?;
         let key = value_key(id.as_raw_bson_ref());
         let before = self.bytes;
         let bytes = &mut self.bytes;
@@ -66,7 +72,7 @@ impl Grouping {
         });
         for ((_, kind, expression), accumulator) in group.fields.iter().zip(accumulators) {
             let known = accumulator.bytes();
-            accumulator.take_from(kind, expression.evaluate(document, now_ms)?, document)?;
+            accumulator.take_from(kind, expression.evaluate_at(document, moment)?, document)?;
             *bytes = *bytes + accumulator.bytes() - known;
         }
         memory.change(before, *bytes, "$group")

@@ -338,6 +338,9 @@ fn group(object: &RawDocument, constants: &Constants) -> Result<Stage> {
     let (mut id, mut fields) = (None, Vec::new());
     for (name, value) in members(object) {
         if name == "_id" {
+            if id.is_some() {
+                return Err(wrong(15948, "a group's _id may only be specified once"));
+            }
             let is_switch =
                 |value: RawBsonRef<'_>| matches!(value, RawBsonRef::Boolean(_)) || Number::of(value).is_some();
             let said = value.as_document().filter(|object| is_nested(object)).map(members).unwrap_or_default();

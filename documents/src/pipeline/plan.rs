@@ -12,7 +12,7 @@ use super::Stage;
 use super::group::{Group, document_bytes};
 use crate::expression::accumulator::{Accumulator, Kind, Places};
 use crate::expression::figure::{Figure, FigureValue};
-use crate::expression::{Expression, Node, Scope, Value, Variable, date_width, gcd, is_date_operator};
+use crate::expression::{Expression, Moment, Node, Scope, Value, Variable, date_width, gcd, is_date_operator};
 use crate::raw::writer::DocumentWriter;
 use crate::value_key;
 use bson::DateTime;
@@ -415,7 +415,7 @@ impl<'p> Ids<'p> {
         for (name, node, known) in &mut self.parts {
             let compute = || {
                 let document = self.plan.document(start_ms, self.metas[meta].clone());
-                node.evaluate(&mut Scope::new(&document, self.now_ms)).ok()
+                node.evaluate(&mut Scope::new(&document, Moment::at(self.now_ms))).ok()
             };
             let computed;
             let value = match known {

@@ -1,10 +1,11 @@
 //! Accumulators over windows that slide: each document is taken once, and taken away once.
 
-use super::{Result, Stop};
+use super::Result;
 use crate::expression::accumulator::{Kind, number};
 use crate::expression::total::{Exact, Total};
 use crate::expression::{Value, is_nothing};
 use crate::order::compare;
+use crate::stop::Stop;
 use bson::raw::RawBson;
 use std::collections::VecDeque;
 

@@ -108,6 +108,32 @@ fn a_limit_ends_the_input_and_a_sort_keeps_no_more_than_it() {
 }
 
 #[test]
+fn a_stage_asks_within_one_document_whether_the_command_was_ended() {
+    let range = || rawdoc! { "$range": [0, "$n"] };
+    let long = || rawdoc! { "$size": { "$map": { "input": range(), "in": { "$add": ["$$this", 1] } } } };
+    for stage in [
+        rawdoc! { "$project": { "r": long() } },
+        rawdoc! { "$match": { "$expr": long() } },
+        rawdoc! { "$replaceWith": { "r": long() } },
+        rawdoc! { "$group": { "_id": long() } },
+        rawdoc! { "$group": { "_id": null, "r": { "$sum": long() } } },
+        rawdoc! { "$setWindowFields": { "output": { "r": { "$sum": long() } } } },
+    ] {
+        let stages = rawdoc! { "p": [stage] };
+        let mut running = Pipeline::parse(stages.get_array("p").unwrap()).unwrap().run(0, usize::MAX);
+        let asked = std::cell::Cell::new(0);
+        // More than one document has questions between its stages.
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 8
+        };
+        let taken = running.take_unless(rawdoc! { "n": 100_000 }, &stop).map(drop);
+        let ended = taken.and_then(|()| running.finish_unless(&stop));
+        assert_eq!(ended.unwrap_err().code, 50, "{stages:?}");
+    }
+}
+
+#[test]
 fn leading_filters_are_taken_off() {
     let stages = rawdoc! { "p": [{ "$match": { "a": 1 } }, { "$match": { "b": 2 } }, { "$count": "n" }] };
     let mut pipeline = Pipeline::parse(stages.get_array("p").unwrap()).unwrap();
@@ -124,6 +150,11 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
         (rawdoc! { "p": [{ "$project": { "a": 1, "b": 0 } }] }, 31254),
         (rawdoc! { "p": [{ "$group": { "a": { "$sum": 1 } } }] }, 15955),
         (rawdoc! { "p": [{ "$group": { "_id": 1, "a": { "$frob": 1 } } }] }, 15952),
+        (rawdoc! { "p": [{ "$group": { "_id": 1, "a": { "$sum": 1 }, "_id": 2 } }] }, 15948),
+        (
+            rawdoc! { "p": [{ "$bucket": { "groupBy": "$a", "boundaries": [1, 2], "output": { "_id": { "$sum": 1 } } } }] },
+            15948,
+        ),
         (rawdoc! { "p": [{ "$limit": 0 }] }, 15958),
         (rawdoc! { "p": [{ "$unwind": "a" }] }, 28818),
         (rawdoc! { "p": [{ "$count": "" }] }, 40157),

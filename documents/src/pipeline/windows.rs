@@ -3,10 +3,12 @@
 use super::memory::Memory;
 use super::project::set;
 use super::sliding::slid;
-use super::{Result, Stop, kept_bytes};
+use super::{Result, kept_bytes};
 use crate::expression::accumulator::{Accumulator, Kind, size_of_value};
 use crate::expression::total::{DoubleSum, Total};
-use crate::expression::{Distance, Expression, Value, decimal_of, divide, is_nothing, multiply, null, subtract};
+use crate::expression::{
+    Distance, Expression, Moment, Value, decimal_of, divide, is_nothing, multiply, null, subtract,
+};
 use crate::order::Number;
 use crate::{Decimal, ExpressionError, Sort, value_key};
 use bson::raw::{RawBson, RawDocumentBuf};
@@ -75,9 +77,8 @@ pub(super) struct Windows {
 struct Partition<'a> {
     documents: &'a [RawDocumentBuf],
     sort_keys: Vec<&'a [u8]>,
-    now_ms: i64,
+    moment: Moment<'a>,
     by: Option<&'a Expression>,
-    stop: Stop<'a>,
     memory: &'a Memory,
     /// Bytes of values that were made, beside the documents.
     made: Cell<usize>,
@@ -99,15 +100,15 @@ impl Windows {
         &self,
         documents: Vec<RawDocumentBuf>,
         held: &mut usize,
-        now_ms: i64,
-        (stop, memory): (Stop<'_>, &Memory),
+        moment: Moment<'_>,
+        memory: &Memory,
     ) -> Result<Vec<RawDocumentBuf>> {
         let mut key_bytes = 0;
         let mut keyed = Vec::with_capacity(documents.len());
         for document in documents {
-            stop.check()?;
+            moment.stop.check()?;
             let partition = match &self.partition {
-                Some(partition) => partition.evaluate(&document, now_ms)?,
+                Some(partition) => partition.evaluate_at(&document, moment)?,
                 None => None,
             };
             if let Some(RawBson::Array(_)) = partition {
@@ -134,9 +135,8 @@ impl Windows {
             let partition = Partition {
                 documents: &documents[start..end],
                 sort_keys: of_partition.iter().map(|(_, order)| order.as_slice()).collect(),
-                now_ms,
+                moment,
                 by: self.by.as_ref().map(|(path, _)| path),
-                stop,
                 memory,
                 made: Cell::new(0),
             };
@@ -206,7 +206,7 @@ fn misplaced(code: i32, of_time: bool) -> ExpressionError {
 impl Partition<'_> {
     fn all(&self, expression: &Expression) -> Result<Vec<Value>> {
         let made = |document: &RawDocumentBuf| {
-            let value = expression.evaluate(document, self.now_ms)?;
+            let value = expression.evaluate_at(document, self.moment)?;
             self.count(&value)?;
             Ok(value)
         };
@@ -313,7 +313,7 @@ impl Partition<'_> {
                 let until = |edge: Number| positions.partition_point(|p| p.compare(edge).is_le());
                 let mut bounds = Vec::with_capacity(count);
                 for (i, x) in positions.iter().enumerate() {
-                    self.stop.check()?;
+                    self.moment.stop.check()?;
                     // The current document itself, not its value: others may have the same one.
                     let low = match from {
                         End::Unbounded => 0,
@@ -336,7 +336,7 @@ impl Partition<'_> {
         let values = self.all(argument)?;
         let bounds = self.bounds(window)?;
         let slides = bounds.first().zip(bounds.last()).is_some_and(|(first, last)| first.0 < last.0);
-        if slides && let Some(found) = slid(kind, &values, &bounds, self.stop)? {
+        if slides && let Some(found) = slid(kind, &values, &bounds, self.moment.stop)? {
             found.iter().try_for_each(|value| self.count(value))?;
             return Ok(found);
         }
@@ -345,7 +345,7 @@ impl Partition<'_> {
         let mut accumulator = Accumulator::new(kind);
         let mut taken = (0, 0);
         for (low, high) in bounds {
-            self.stop.check()?;
+            self.moment.stop.check()?;
             // The value of one document, which may lack it.
             match kind {
                 Kind::First if low < high => {
@@ -370,7 +370,7 @@ impl Partition<'_> {
             }
             for (at, (value, document)) in values.iter().zip(self.documents).enumerate().take(high).skip(taken.1) {
                 if at.is_multiple_of(1 << 10) {
-                    self.stop.check()?;
+                    self.moment.stop.check()?;
                 }
                 accumulator.take_from(kind, value.clone(), document)?;
             }
@@ -388,7 +388,7 @@ impl Partition<'_> {
         let (times, inputs) = (self.all(&change.by)?, self.all(&change.input)?);
         let mut found = Vec::with_capacity(inputs.len());
         for (low, high) in bounds {
-            self.stop.check()?;
+            self.moment.stop.check()?;
             found.push(match high.checked_sub(1) {
                 Some(last) if last >= low => {
                     slope([&times[low], &times[last]], [&inputs[low], &inputs[last]], change.unit)?
@@ -405,7 +405,7 @@ impl Partition<'_> {
         let (times, inputs) = (self.all(&change.by)?, self.all(&change.input)?);
         let mut found = Vec::with_capacity(inputs.len());
         for (low, high) in bounds {
-            self.stop.check()?;
+            self.moment.stop.check()?;
             let pairs = times[low..high].iter().zip(&inputs[low..high]);
             let points = pairs.map(|(time, input)| point(time, input, unit)).collect::<Result<Vec<_>>>()?;
             found.push(area(&points, unit).or(Some(RawBson::Null)));

@@ -1,12 +1,13 @@
 //! Ordinary collections through the library.
 
 use crate::{Sim, assert_names, at};
-use ebbtide::documents_model::bson::{Bson, Document, doc, oid::ObjectId};
+use ebbtide::documents_model::bson::raw::RawBsonRef;
+use ebbtide::documents_model::bson::{Bson, Document, doc, oid::ObjectId, rawdoc};
 use ebbtide::documents_model::{DOCUMENT_BYTES_MAX, DefaultTtl};
 use ebbtide::fs::Fs;
 use ebbtide::fs::sim::Variant;
 use ebbtide::ttl::{Clock, Code, Precision, Timestamp, Value};
-use ebbtide::{Database, Documents, DocumentsOptions, ErrorKind, RepairMode, Settings, Snapshot};
+use ebbtide::{Database, Documents, DocumentsOptions, ErrorKind, RepairMode, Settings, Snapshot, UpdateRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -414,6 +415,22 @@ fn of_a_command_that_is_refused_halfway_nothing_is_left() {
     db.flush().unwrap();
     assert_eq!(numbers(&db), all(1..2, 0));
     assert_eq!(numbers(&sim.on(sim.fs.crash(Variant::V0, 1)).open()), all(1..2, 0));
+}
+
+#[test]
+fn an_update_of_many_that_fails_keeps_and_counts_what_it_did_before() {
+    let sim = Sim::new();
+    let (db, documents) = made(&sim);
+    documents.put_many(&[numbered(1, 0), numbered(2, 0), numbered(3, i64::MAX), numbered(4, 0)]).unwrap();
+    let change = rawdoc! { "$inc": { "n": 1_i64 } };
+    let update = UpdateRequest::new(rawdoc! {}, RawBsonRef::Document(&change), true, false);
+    let outcome = documents.update_many(vec![update], true).unwrap();
+    let refused: Vec<_> = outcome.refused.iter().map(|(index, error)| (*index, error.code())).collect();
+    assert_eq!((outcome.n, outcome.modified, refused), (2, 2, vec![(0, Code::BadValue)]));
+    let kept = BTreeMap::from([(1, 1), (2, 1), (3, i64::MAX), (4, 0)]);
+    assert_eq!(numbers(&db), kept);
+    db.close().unwrap();
+    assert_eq!(numbers(&sim.open()), kept);
 }
 
 #[test]

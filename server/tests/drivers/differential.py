@@ -8,7 +8,7 @@ import random
 import sys
 
 import pymongo
-from bson import Decimal128, Int64
+from bson import Decimal128, Int64, encode
 from bson import decode as strictly_decoded
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
@@ -93,6 +93,8 @@ def update():
 
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "+05:30", "-0300", "Asia/Kolkata"]
+TEXTS_OF_DATES = ["2024-02-29", "2024-02-30", "2024-02", "2024/2/9", "20240229", "20240229T101112Z", "20240229T1011", "2024-02-29T10:11Z", "2024-02-29 10:11:12.1239 +0130",
+                  "2024-02-29T10:11+18", "2024-02-29T10:11:12+25:00", "2024-02-29T24:00:00Z", "2024-02-29T10:11:60Z", "2024-02-29T10", "2024-02-29T10:11:12 UTC", "2024", ""]
 UNITS = ["year", "quarter", "month", "week", "day", "hour", "minute", "second"]
 
 
@@ -137,6 +139,12 @@ def expression(depth=3):
         lambda: {"$dateToString": {"date": when(), "format": rng.choice(["%Y-%m-%dT%H:%M:%S.%LZ", "%G-W%V-%u %j %U %w %z %Z %%"]), "timezone": rng.choice(ZONES)}},
         lambda: {rng.choice(["$dateAdd", "$dateSubtract"]): {"startDate": when(), "unit": rng.choice(UNITS), "amount": rng.randrange(-19, 20), "timezone": rng.choice(ZONES)}},
         lambda: {"$dateDiff": {"startDate": when(), "endDate": "$t", "unit": rng.choice(UNITS), "timezone": rng.choice(ZONES)}},
+        lambda: {"$dateToString": {"date": rng.choice(["$t", "$none", "$n"]), "format": rng.choice(["%Y", "%d", "$none", "$s", "%"]), "timezone": rng.choice(ZONES + ["+24", "-99:99", "+1", "$none", "Nowhere"]), "onNull": sub()}},
+        lambda: {"$dateTrunc": {"date": "$t", "unit": rng.choice(UNITS + ["eon"]), "startOfWeek": rng.choice([None, "$none", "$s", "monday"])}},
+        lambda: {"$dateDiff": {"startDate": "$t", "endDate": date(), "unit": rng.choice(UNITS + ["eon"]), "startOfWeek": rng.choice([None, "$none", "$s", "monday"])}},
+        lambda: {rng.choice(["$dateAdd", "$dateSubtract"]): {"startDate": "$t", "unit": rng.choice(UNITS), "amount": {"$literal": Int64(rng.choice([2**63 - 1, -(2**63), 10**17]))}}},
+        lambda: {"$hour": {"date": when(), "timezone": rng.choice(["$none", "$s"])}}, lambda: {"$toDate": rng.choice(TEXTS_OF_DATES)},
+        lambda: {rng.choice(["$round", "$trunc"]): [rng.choice([2.345, 2.675, 1.005, 0.285, -7.5, 12345, "$n", "$s", None]), rng.choice([1, 2, "$none", 1.5, "$s", 101])]},
         lambda: {rng.choice(["x", "y"]): sub()}, lambda: [sub(), sub()],
     ])()
 
@@ -220,7 +228,7 @@ def series():
         lambda: [windowed()], lambda: [windowed()], lambda: [densified(), {"$limit": 4000}], lambda: [filled()],
         lambda: [{"$group": {"_id": rng.choice([None, "$g", {"$mod": ["$q", 3]}]), "r": several(), "s": several()}}, {"$sort": {"_id": 1}}],
         lambda: [{"$bucket": {"groupBy": rng.choice(["$x", "$q", "$v", {"$add": ["$q", "$x"]}]), "boundaries": sorted(rng.sample(range(-10, 80), rng.randrange(1, 5))),
-                              **rng.choice([{}, {"default": "other"}, {"default": 500}, {"default": 3}]), **rng.choice([{}, {"output": {"n": several()}}])}}],
+                              **rng.choice([{}, {"default": "other"}, {"default": 500}, {"default": 3}]), **rng.choice([{}, {"output": {rng.choice(["n", "n", "_id"]): several()}}])}}],
         lambda: [{"$bucket": {"groupBy": "$q", "boundaries": rng.choice([[1, "a"], [3, 1], [1], "x", [0, 100, 1000]]), "default": -1000}}],
         lambda: [{"$lookup": {"from": rng.choice(["c", "w", "nothing"]), **rng.choice([{"localField": rng.choice(["q", "g", "v", "_id", "none", "o.p", "l"]), "foreignField": rng.choice(["n", "a", "l", "a.x", "none", "g"])}, {"localField": "q", "foreignField": "_id"}]), "as": rng.choice(["r", "o.r"])}}],
         lambda: [{"$sample": {"size": rng.choice([100, 1000, 0, -1, "x"])}}, {"$sort": {"_id": 1}}],
@@ -379,7 +387,7 @@ for case in range(cases):
         for db in (ours, theirs):
             db.u.replace_one({"_id": 1}, dict(docs[number], _id=1), upsert=True)
             outcome = asked(lambda: db.u.update_one({"_id": 1}, change).modified_count)
-            results.append(asked(lambda: list(db.u.find())) if outcome[0] == "ok" else outcome)
+            results.append(asked(lambda: list(db.u.find()) + [RawBSONDocument(encode({"modified": outcome[1]}))]) if outcome[0] == "ok" else outcome)
     elif kind == "expression":
         number, made = rng.randrange(60), settled(expression())
         shown = docs[number], made

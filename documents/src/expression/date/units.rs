@@ -55,6 +55,24 @@ impl Unit {
         }
     }
 
+    /// Whether a date can be moved by so many of them: no two dates of 64 bits are farther apart.
+    pub(super) fn is_amount(self, amount: i64) -> bool {
+        const DAYS: u64 = 2 * (i64::MAX.unsigned_abs() / 86_400_000);
+        const YEARS: u64 = DAYS / 365 + 1;
+        let most = match self {
+            Unit::Year => YEARS,
+            Unit::Quarter => YEARS * 4,
+            Unit::Month => YEARS * 12,
+            Unit::Week => DAYS / 7,
+            Unit::Day => DAYS,
+            Unit::Hour => DAYS * 24,
+            Unit::Minute => DAYS * 24 * 60,
+            Unit::Second => DAYS * 24 * 3600,
+            Unit::Millisecond => return true,
+        };
+        amount.unsigned_abs() <= most
+    }
+
     /// Its months, if it is made of them.
     fn months(self) -> Option<i64> {
         match self {
@@ -66,22 +84,26 @@ impl Unit {
     }
 }
 
-/// The first day of a week; Sunday if none is named.
-pub(super) fn weekday(name: &str, value: &Value, no_text: i32, unknown: i32) -> Result<Weekday> {
+/// The first day of a week, which only weeks read: Sunday if it is left out, nothing if it is null.
+pub(super) fn start_of_week(name: &str, unit: Unit, value: &Value) -> Result<Option<Weekday>> {
+    if unit != Unit::Week {
+        return Ok(Some(Weekday::Sun));
+    }
     let text = match value {
-        Some(RawBson::Undefined) => return Ok(Weekday::Sun),
+        Some(RawBson::Undefined) => return Ok(Some(Weekday::Sun)),
+        None | Some(RawBson::Null) => return Ok(None),
         Some(RawBson::String(text)) => text.to_ascii_lowercase(),
         other => {
             let message = format!("{name} requires 'startOfWeek' to be a string, but got {}", type_of(other));
-            return Err(ExpressionError::new(no_text, message));
+            return Err(ExpressionError::new(5_439_015, message));
         }
     };
     let days = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
     let at = days.iter().position(|day| *day == text || day[..3] == *text);
     let at = at.and_then(|at| u8::try_from(at).ok()).and_then(|at| Weekday::try_from(at).ok());
-    at.ok_or_else(|| {
+    at.map(Some).ok_or_else(|| {
         ExpressionError::new(
-            unknown,
+            5_439_016,
             format!("{name} parameter 'startOfWeek' value cannot be recognized as a day of a week: {text}"),
         )
     })

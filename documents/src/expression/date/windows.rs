@@ -4,7 +4,6 @@ use super::super::Node;
 use super::units::Unit;
 use super::{Zone, midnight, reference};
 use bson::raw::RawBson;
-use chrono::Offset;
 
 /// Windows of a named time zone: since 1973 its offsets and their changes are multiples of a minute.
 const NAMED_ZONE_MS: i64 = 60_000;
@@ -60,7 +59,7 @@ pub(crate) fn date_width(name: &str, arguments: &[Node], is_time: &dyn Fn(&Node)
         return None;
     }
     Some(match super::zone_of(&zone).ok()? {
-        Zone::Fixed(offset) => (gcd(width, i64::from(offset.fix().local_minus_utc()) * 1000), i64::MIN),
+        Zone::Fixed(seconds) => (gcd(width, i64::from(seconds) * 1000), i64::MIN),
         Zone::Named(chrono_tz::UTC) => (width, i64::MIN),
         Zone::Named(_) => (gcd(width, NAMED_ZONE_MS), NAMED_ZONE_SINCE),
     })

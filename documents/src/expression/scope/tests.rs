@@ -80,6 +80,18 @@ fn an_evaluation_ends() {
     let products = rawdoc! { "e": { "$sum": { "$map": { "input": many(), "as": "x", "in": sum } } } };
     assert_eq!(evaluated(&products, &rawdoc! { "n": 4 }), Ok(Some(RawBson::Int32(36))));
     assert_eq!(evaluated(&products, &rawdoc! { "n": 10_000 }), Err(146));
+    // It asks whether the command was ended.
+    let asked = std::cell::Cell::new(0);
+    let is_ended = || {
+        asked.set(asked.get() + 1);
+        asked.get() == 3
+    };
+    let read = Expression::parse(products.get("e").unwrap().unwrap()).unwrap();
+    let ended = read.evaluate_at(&rawdoc! { "n": 10_000 }, Moment { now_ms: 0, stop: Stop(&is_ended) });
+    assert_eq!((ended.unwrap_err().code, asked.get()), (50, 3));
+    let more = rawdoc! { "$map": { "input": { "$range": [0, 10_000] }, "in": { "$add": ["$$this", 1] } } };
+    let ended = Constants::parse_unless(&rawdoc! { "x": more }, 0, &|| true);
+    assert_eq!(ended.unwrap_err().code, 50);
     // Copies are steps where nothing is kept, too.
     let texts = |n: i32| rawdoc! { "t": "x".repeat(1 << 16), "n": n };
     for condition in [

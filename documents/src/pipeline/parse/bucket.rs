@@ -108,6 +108,9 @@ fn checked_boundaries(value: RawBsonRef<'_>, constants: &Constants) -> Result<Ve
 fn output(value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<(CString, Kind, Expression)>> {
     let mut fields = Vec::new();
     for (name, value) in members(object(value, 40196, "The $bucket 'output' field must be an object")?) {
+        if name == "_id" {
+            return Err(wrong(15948, "a group's _id may only be specified once"));
+        }
         fields.push(field(name, value, constants)?);
     }
     Ok(fields)

@@ -56,6 +56,22 @@ async fn a_command_ends_when_it_is_killed_by_who_may() {
 }
 
 #[test]
+fn a_command_ends_with_its_time_within_one_expression() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let writer = client(&shared, Some("write"));
+    let one = rawdoc! { "insert": "c", "documents": [{ "_id": 1, "n": 100_000 }], "$db": "d" };
+    assert_eq!(answer(&shared, &writer, &one).get_i32("n").unwrap(), 1);
+    let range = |end: &str| rawdoc! { "$range": [0, end] };
+    let sum = |of: RawDocumentBuf, name: &str, list: RawDocumentBuf| rawdoc! { "$sum": { "$map": { "input": list, "as": name, "in": of } } };
+    let long = || sum(sum(rawdoc! { "$add": ["$$x", "$$y"] }, "y", range("$n")), "x", range("$n"));
+    for stage in [rawdoc! { "$project": { "r": long() } }, rawdoc! { "$match": { "$expr": long() } }] {
+        let command = rawdoc! { "aggregate": "c", "pipeline": [stage], "cursor": {}, "maxTimeMS": 100, "$db": "d" };
+        assert_eq!(code(&shared, &writer, &command), 50, "{command:?}");
+    }
+}
+
+#[test]
 fn only_what_the_level_asks_for_is_recorded_and_no_proof_of_a_password() {
     let folder = tempfile::tempdir().unwrap();
     let shared = shared(folder.path());
