@@ -69,7 +69,7 @@ fn a_signal_ends_shipping_once_the_last_changes_are_in_the_copy() {
         out.read_line(&mut first).unwrap();
         assert!(first.starts_with("shipped everything before "), "{first}{}", log.text());
         run(&["sql", &format!("INSERT INTO doors (t, door) VALUES ('2024-06-{day:02}T10:00:00Z', 'front')")]);
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, child.id().to_string().as_str()]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}: {}", log.text());
         let db = format!("restored{day}");
         run(&["restore", "--from", &url, "--db", &db]);
