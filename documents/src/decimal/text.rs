@@ -2,7 +2,7 @@
 
 use super::{Decimal, EXPONENT_MIN, finish};
 
-/// The exponent of the least number with 34 digits before its point.
+/// The power of ten of the first digit of the least number that can have 34 digits.
 const NORMAL_EXPONENT_MIN: i32 = EXPONENT_MIN + 33;
 /// Powers beyond this one are infinite, or lose all digits.
 const POWER_MAX: i64 = 1 << 29;

@@ -75,6 +75,8 @@ impl Search {
             Some(_) => None,
             None => {
                 let (regex, options) = (self.regex.evaluate(scope)?, self.options.evaluate(scope)?);
+                // To compile a large one takes long.
+                scope.ask()?;
                 self.pattern(&regex, &options)?
             }
         };

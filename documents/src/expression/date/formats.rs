@@ -1,4 +1,4 @@
-//! `$dateFromString`: dates in texts, also in formats of one's own.
+//! `$dateFromString`: dates in texts, with and without a format.
 
 use super::parts::iso_day;
 use super::texts::{Written, is_utc, written};
@@ -88,7 +88,7 @@ fn read(format: &str, text: &str) -> Option<Written> {
             b'L' => {
                 let before = rest.len();
                 let digits = number(&mut rest, 1, 3)?;
-                parts.millisecond = Some(digits * [100, 10, 1].get(before - rest.len() - 1)?);
+                parts.millisecond = Some(digits * [100_i64, 10, 1].get(before - rest.len() - 1)?);
             }
             b'z' => parts.minutes_east = Some(distance(&mut rest)?),
             _ => parts.minutes_east = Some(distance_in_minutes(&mut rest)?),
