@@ -6,6 +6,7 @@
 
 mod big;
 mod divide;
+mod text;
 
 use big::Big;
 use bson::Decimal128;

@@ -7,6 +7,8 @@
 
 pub(crate) mod accumulator;
 mod arithmetic;
+mod arranged;
+mod attempt;
 mod compare;
 mod constants;
 mod convert;
@@ -14,9 +16,13 @@ mod date;
 mod error;
 pub(crate) mod figure;
 mod list;
+mod object;
 mod operators;
 mod parse;
+mod real;
 mod scope;
+mod search;
+mod set;
 mod text;
 pub(crate) mod total;
 
@@ -31,8 +37,12 @@ pub(crate) use scope::{Moment, Scope, check_document};
 
 use crate::raw::element::get;
 use crate::raw::owned;
+use crate::update::ElementSort;
+use arranged::Zip;
+use attempt::Attempt;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use operators::Operator;
+use search::Search;
 
 /// The result of an expression.
 pub(crate) type Result<T> = std::result::Result<T, ExpressionError>;
@@ -75,6 +85,14 @@ pub(crate) enum Node {
     Reduce(Box<Node>, Box<Node>, usize, Box<Node>),
     /// `$getField`.
     Field(Box<Node>, Box<Node>),
+    /// `$convert`, `$dateFromString`.
+    Attempt(Box<Attempt>),
+    /// `$regexMatch`, `$regexFind`, `$regexFindAll`.
+    Search(Box<Search>),
+    /// `$sortArray`.
+    Sorted(Box<Node>, ElementSort),
+    /// `$zip`.
+    Zip(Box<Zip>),
 }
 
 /// Where a path begins.
@@ -193,6 +211,10 @@ impl Node {
             }
             Node::Reduce(input, initial, _, within) => vec![input, initial, within],
             Node::Field(name, input) => vec![name, input],
+            Node::Attempt(attempt) => attempt.children(),
+            Node::Search(search) => search.children(),
+            Node::Sorted(input, _) => vec![input],
+            Node::Zip(zip) => zip.children(),
         }
     }
 
@@ -202,9 +224,10 @@ impl Node {
         children.iter().try_for_each(|child| child.check_constants())?;
         let is_constant = children.iter().all(|child| matches!(child, Node::Constant(_)));
         match self {
-            Node::Call(..) if is_constant => {
+            Node::Call(..) | Node::Attempt(_) | Node::Sorted(..) if is_constant => {
                 self.evaluate(&mut Scope::new(crate::raw::empty(), Moment::at(0))).map(drop)
             }
+            Node::Search(search) => search.check(),
             _ => Ok(()),
         }
     }
@@ -303,6 +326,10 @@ impl Node {
             }
             Node::Map(..) | Node::Filter(..) | Node::Reduce(..) => self.evaluate_over_list(scope),
             Node::Field(name, input) => field(&name.evaluate(scope)?, &input.evaluate(scope)?),
+            Node::Attempt(attempt) => attempt.evaluate(scope),
+            Node::Search(search) => search.evaluate(scope),
+            Node::Sorted(input, sort) => arranged::sorted(&input.evaluate(scope)?, sort),
+            Node::Zip(zip) => zip.evaluate(scope),
         }
     }
 

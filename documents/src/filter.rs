@@ -16,6 +16,8 @@ mod parse;
 mod pattern;
 
 pub use bounds::{Interval, Multiplicity};
+pub(crate) use operands::type_named;
+pub(crate) use pattern::{Found, Pattern};
 
 use crate::Result;
 use crate::paths::Path;

@@ -16,6 +16,8 @@ mod path;
 mod tree;
 mod upsert;
 
+pub(crate) use list::{ElementSort, WrongSort};
+
 use crate::json::relaxed_value_text;
 use crate::paths::member;
 use crate::raw::type_name;

@@ -16,6 +16,43 @@ fn finite() -> impl Strategy<Value = Decimal> {
 }
 
 #[test]
+fn a_text_is_a_decimal() {
+    let finite = |negative, coefficient, exponent| Some(Decimal::Finite { negative, coefficient, exponent });
+    let long = "1".repeat(40);
+    for (text, expected) in [
+        ("1.50", finite(false, 150, -2)),
+        ("-.5e-3", finite(true, 5, -4)),
+        ("+7.E2", finite(false, 7, 2)),
+        ("-0", finite(true, 0, 0)),
+        ("1E-6176", finite(false, 1, -6176)),
+        ("10E-6177", finite(false, 1, -6176)),
+        ("0E-9999", finite(false, 0, EXPONENT_MIN)),
+        ("1E+6144", finite(false, 10u128.pow(33), EXPONENT_MAX)),
+        (long.as_str(), finite(false, 1_111_111_111_111_111_111_111_111_111_111_111, 6)),
+        ("Infinity", Some(Decimal::Infinite { negative: false })),
+        ("-INF", Some(Decimal::Infinite { negative: true })),
+        ("nan", Some(Decimal::NaN)),
+        ("1E+6145", None),
+        ("1E-6177", None),
+        ("1.1E-6176", None),
+        ("1E+99999999999999999999", None),
+        ("", None),
+        (".", None),
+        ("-", None),
+        ("e5", None),
+        ("1e", None),
+        ("1e+", None),
+        ("1 ", None),
+        ("0x1", None),
+        ("1,5", None),
+        ("--1", None),
+        ("\u{663}", None),
+    ] {
+        assert_eq!(Decimal::parse(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn decodes_what_the_text_says() {
     let cases = [
         ("0", false, 0, 0),

@@ -396,14 +396,12 @@ impl Spread {
 }
 
 /// The value of an accumulator over some values.
-fn accumulated(name: &str, values: impl IntoIterator<Item = Option<RawBson>>) -> Result<Option<RawBson>> {
-    let kind =
-        Kind::named(name).ok_or_else(|| ExpressionError::new(15952, format!("unknown group operator '{name}'")))?;
-    let mut accumulator = Accumulator::new(&kind);
+fn accumulated(kind: &Kind, values: impl IntoIterator<Item = Option<RawBson>>) -> Result<Option<RawBson>> {
+    let mut accumulator = Accumulator::new(kind);
     for value in values {
-        accumulator.take(&kind, value)?;
+        accumulator.take(kind, value)?;
     }
-    Ok(Some(accumulator.finish(&kind)?))
+    Ok(Some(accumulator.finish(kind)?))
 }
 
 /// A count in the smallest type that holds it.
@@ -416,8 +414,41 @@ pub(crate) fn number(count: u64) -> RawBson {
 
 /// `$sum`, `$avg` and their kind, of the elements of a list or of several values.
 pub(crate) fn accumulate(name: &'static str, values: &[Value]) -> Result<Value> {
+    let kind =
+        Kind::named(name).ok_or_else(|| ExpressionError::new(15952, format!("unknown group operator '{name}'")))?;
     match values {
-        [Some(RawBson::Array(list))] => accumulated(name, elements(list).map(Some)),
-        values => accumulated(name, values.iter().cloned()),
+        [Some(RawBson::Array(list))] => accumulated(&kind, elements(list).map(Some)),
+        values => accumulated(&kind, values.iter().cloned()),
+    }
+}
+
+/// The `n` of `$firstN` and its kind.
+pub(crate) fn count_of(n: &Value) -> Result<usize> {
+    let given = n.as_ref().map(RawBson::as_raw_bson_ref);
+    match (given.and_then(Number::of), given.and_then(crate::whole_number)) {
+        (None, _) => Err(ExpressionError::new(5_787_902, "Value for 'n' must be of integral type")),
+        (_, Some(n @ 1..)) => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
+        (_, Some(n)) => Err(ExpressionError::new(5_787_908, format!("'n' must be greater than 0, found {n}"))),
+        _ => Err(ExpressionError::new(5_787_903, "Value for 'n' must be of integral type")),
+    }
+}
+
+/// The accumulator of this name that keeps `n` values.
+pub(crate) fn kind_of_several(name: &str, n: usize) -> Kind {
+    match name {
+        "$firstN" => Kind::FirstN(n),
+        "$lastN" => Kind::LastN(n),
+        "$minN" => Kind::MinN(n),
+        _ => Kind::MaxN(n),
+    }
+}
+
+/// `$firstN`, `$lastN`, `$minN` and `$maxN` of the elements of a list.
+pub(super) fn several(name: &'static str, values: &[Value]) -> Result<Value> {
+    let [n, input] = values else { return Ok(None) };
+    let kind = kind_of_several(name, count_of(n)?);
+    match input {
+        Some(RawBson::Array(list)) => accumulated(&kind, elements(list).map(Some)),
+        _ => Err(ExpressionError::new(5_788_200, "Input must be an array")),
     }
 }

@@ -1,7 +1,8 @@
 //! Numbers: sums, products, rounding, functions of real numbers.
 //!
 //! The result has the wider of its arguments' types: int32, int64, double, decimal128. What int32 does not hold becomes an int64,
-//! and what int64 does not hold a double. Powers, roots, exponentials and logarithms of decimals are refused by name.
+//! and what int64 does not hold a double. Powers, roots, exponentials, logarithms and trigonometry of decimals are refused by
+//! name.
 
 use super::total::{DoubleSum, Total};
 use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
@@ -15,7 +16,7 @@ fn wrong(code: i32, message: String) -> ExpressionError {
     ExpressionError::new(code, message)
 }
 
-fn number(value: &Value) -> Option<Number> {
+pub(super) fn number(value: &Value) -> Option<Number> {
     Number::of(value.as_ref()?.as_raw_bson_ref())
 }
 
@@ -234,7 +235,7 @@ fn pair(name: &str, code: i32, values: &[Value]) -> Result<Option<(Number, Numbe
     }
 }
 
-fn no_decimals(name: &str) -> ExpressionError {
+pub(super) fn no_decimals(name: &str) -> ExpressionError {
     wrong(115, format!("{name} of a decimal128 is not available: convert it with $toDouble"))
 }
 
@@ -287,7 +288,7 @@ fn is_double(number: Number) -> bool {
 }
 
 /// The number of an operator of one; nothing if it is missing or null.
-fn single<'v>(name: &str, values: &'v [Value]) -> Result<Option<(Number, &'v RawBson)>> {
+pub(super) fn single<'v>(name: &str, values: &'v [Value]) -> Result<Option<(Number, &'v RawBson)>> {
     let Some(value) = values[0].as_ref().filter(|_| !is_nothing(&values[0])) else { return Ok(None) };
     match Number::of(value.as_raw_bson_ref()) {
         Some(number) => Ok(Some((number, value))),

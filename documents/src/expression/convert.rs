@@ -1,11 +1,14 @@
 //! Types and conversions.
 
-use super::arithmetic::real_of;
+use super::arithmetic::{decimal_of, real_of};
 use super::{ExpressionError, Result, Value, boolean, is_nothing, is_true, null, type_of};
 use crate::Decimal;
+use crate::filter::type_named;
 use crate::order::{Number, integer_of};
 use bson::DateTime;
+use bson::oid::ObjectId;
 use bson::raw::RawBson;
+use bson::spec::ElementType;
 
 fn unsupported(value: &Value, to: &str) -> ExpressionError {
     let from = type_of(value);
@@ -137,4 +140,78 @@ pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
         _ => return Err(unsupported(&values[0], "string")),
     };
     Ok(Some(RawBson::String(text)))
+}
+
+pub(super) fn to_decimal(_: &'static str, values: &[Value]) -> Result<Value> {
+    let Some(given) = values[0].as_ref().filter(|_| !is_nothing(&values[0])) else { return null() };
+    let decimal = match (given, Number::of(given.as_raw_bson_ref())) {
+        (RawBson::Decimal128(_), _) => return Ok(Some(given.clone())),
+        (_, Some(number)) => decimal_of(number),
+        (RawBson::Boolean(b), _) => Decimal::from_i64(i64::from(*b)),
+        (RawBson::DateTime(date), _) => Decimal::from_i64(date.timestamp_millis()),
+        (RawBson::String(text), _) => Decimal::parse(text).ok_or_else(|| failed(text, "number"))?,
+        _ => return Err(unsupported(&values[0], "decimal")),
+    };
+    Ok(Some(RawBson::Decimal128(decimal.encode())))
+}
+
+pub(super) fn to_object_id(_: &'static str, values: &[Value]) -> Result<Value> {
+    match &values[0] {
+        value if is_nothing(value) => null(),
+        Some(RawBson::ObjectId(id)) => Ok(Some(RawBson::ObjectId(*id))),
+        Some(RawBson::String(text)) => match ObjectId::parse_str(text) {
+            Ok(id) => Ok(Some(RawBson::ObjectId(id))),
+            Err(_) => Err(failed(text, "objectId")),
+        },
+        value => Err(unsupported(value, "objectId")),
+    }
+}
+
+/// The type that the `to` of `$convert` names. Nothing for the type of what is missing, to which nothing can be converted.
+fn target(to: &RawBson) -> Result<Option<ElementType>> {
+    let wrong = |what: String| ExpressionError::new(9, what);
+    let known = || type_named(to.as_raw_bson_ref());
+    match (to, Number::of(to.as_raw_bson_ref()).map(Number::to_i64)) {
+        (RawBson::String(name), _) if name == "missing" => Ok(None),
+        (RawBson::String(name), _) => {
+            let unknown = || ExpressionError::new(2, format!("Unknown type name: {name}"));
+            known().map(Some).ok_or_else(unknown)
+        }
+        (_, Some(Some(0))) => Ok(None),
+        (_, Some(Some(code))) if i32::try_from(code).is_ok() => known().map(Some).ok_or_else(|| {
+            wrong(format!("In $convert, numeric value for 'to' does not correspond to a BSON type: {code}"))
+        }),
+        (_, Some(_)) => Err(wrong("In $convert, numeric 'to' argument is not an integer".to_owned())),
+        _ => {
+            let found = crate::raw::type_name(to.as_raw_bson_ref());
+            Err(wrong(format!("$convert's 'to' argument must be a string or number, but is {found}")))
+        }
+    }
+}
+
+/// `$convert`, without what stands for a value that is missing or cannot be converted.
+pub(super) fn convert(name: &'static str, values: &[Value]) -> Result<Value> {
+    let [given, to] = values else { return null() };
+    let target = match to {
+        Some(to) if !matches!(to, RawBson::Null | RawBson::Undefined) => target(to)?,
+        _ => return null(),
+    };
+    if is_nothing(given) {
+        return null();
+    }
+    let run: fn(&'static str, &[Value]) -> Result<Value> = match target {
+        Some(ElementType::Double) => to_double,
+        Some(ElementType::String) => to_text,
+        Some(ElementType::ObjectId) => to_object_id,
+        Some(ElementType::Boolean) => to_bool,
+        Some(ElementType::DateTime) => to_date,
+        Some(ElementType::Int32) => to_int,
+        Some(ElementType::Int64) => to_long,
+        Some(ElementType::Decimal128) => to_decimal,
+        _ => {
+            let named = to.as_ref().map(|to| crate::json::relaxed_value_text(to.as_raw_bson_ref()));
+            return Err(unsupported(given, &format!("the type {}", named.unwrap_or_default())));
+        }
+    };
+    run(name, std::slice::from_ref(given))
 }

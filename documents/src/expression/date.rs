@@ -2,6 +2,8 @@
 //!
 //! Units from the day on are those of the time zone's calendar; smaller ones are lengths of time.
 
+mod formats;
+mod parts;
 mod texts;
 mod units;
 mod windows;
@@ -12,6 +14,8 @@ use bson::{DateTime, Timestamp};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use units::Unit;
 
+pub(super) use formats::of_text;
+pub(super) use parts::{of_parts, to_parts};
 pub(super) use texts::millis_of_text;
 pub(crate) use windows::{date_width, gcd, is_date_operator, is_part_of_date};
 
@@ -190,15 +194,24 @@ fn four_digits(year: i32) -> Result<String> {
     }
 }
 
-/// Refuses a format with a `%` before what is no conversion.
-fn check_format(format: &str) -> Result<()> {
+/// A format, if one is given. It is refused if it is no text, and if it has a `%` before what is not one of the conversions that
+/// are known.
+fn format_of<'v>(operator: &str, code: i32, format: &'v Value, known: &str) -> Result<Option<&'v str>> {
+    let format = match format {
+        None | Some(RawBson::Null | RawBson::Undefined) => return Ok(None),
+        Some(RawBson::String(format)) => format.as_str(),
+        other => {
+            let message = format!("{operator} requires that 'format' be a string, found: {}", type_of(other));
+            return Err(ExpressionError::new(code, message));
+        }
+    };
     let mut characters = format.chars();
     while let Some(c) = characters.next() {
         if c != '%' {
             continue;
         }
         match characters.next() {
-            Some('%' | 'Y' | 'm' | 'd' | 'H' | 'M' | 'S' | 'L' | 'j' | 'w' | 'u' | 'U' | 'V' | 'G' | 'z' | 'Z') => {}
+            Some(conversion) if conversion == '%' || known.contains(conversion) => {}
             Some(other) => {
                 let message = format!("Invalid format character '%{other}' in format string");
                 return Err(ExpressionError::new(18536, message));
@@ -206,7 +219,7 @@ fn check_format(format: &str) -> Result<()> {
             None => return Err(ExpressionError::new(18535, "Unmatched '%' at end of format string")),
         }
     }
-    Ok(())
+    Ok(Some(format))
 }
 
 /// An instant in a format that was checked.
@@ -249,19 +262,9 @@ fn format_date(format: &str, zone: Zone, millis: i64) -> Result<String> {
 }
 
 /// `$dateToString`. A wrong format or time zone is an error even if there is no date.
-pub(super) fn to_text(_: &'static str, values: &[Value]) -> Result<Value> {
+pub(super) fn to_text(name: &'static str, values: &[Value]) -> Result<Value> {
     let [given, format, zone, on_null] = values else { return null() };
-    let written = match format {
-        None | Some(RawBson::Null | RawBson::Undefined) => None,
-        Some(RawBson::String(format)) => {
-            check_format(format)?;
-            Some(format.as_str())
-        }
-        other => {
-            let message = format!("$dateToString requires that 'format' be a string, found: {}", type_of(other));
-            return Err(ExpressionError::new(18533, message));
-        }
-    };
+    let written = format_of(name, 18533, format, "YmdHMSLjwuUVGzZ")?;
     let zone = if is_null(zone) { None } else { Some(zone_of(zone)?) };
     if is_nothing(given) {
         return Ok(if is_left_out(on_null) { Some(RawBson::Null) } else { on_null.clone() });

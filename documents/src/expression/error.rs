@@ -30,6 +30,7 @@ impl ExpressionError {
             73 => "InvalidNamespace",
             115 => "CommandNotSupported",
             146 => "ExceededMemoryLimit",
+            159 => "DurationOverflow",
             168 => "InvalidPipelineOperator",
             241 => "ConversionFailure",
             10334 => "BSONObjectTooLarge",

@@ -15,7 +15,7 @@ pub(super) fn elements(list: &RawArray) -> impl Iterator<Item = RawBson> {
     list.into_iter().map_while(std::result::Result::ok).map(owned)
 }
 
-fn as_list(value: &Value) -> Option<&RawArray> {
+pub(super) fn as_list(value: &Value) -> Option<&RawArray> {
     match value {
         Some(RawBson::Array(list)) => Some(list),
         _ => None,
@@ -117,21 +117,27 @@ pub(super) fn contains(_: &'static str, values: &[Value]) -> Result<Value> {
     Ok(boolean(found.any(|element| order(&values[0], &Some(element)).is_eq())))
 }
 
+/// Where `$indexOfArray` and its kind begin to search, and where they end, if that is given.
+pub(super) fn bounds(name: &str, values: &[Value]) -> Result<(usize, Option<usize>)> {
+    let bound = |at: usize| match values.get(at) {
+        None => Ok(None),
+        Some(value) => {
+            let bound = whole(name, 40095, value).map_err(|error| ExpressionError { code: 40096, ..error })?;
+            usize::try_from(bound).map(Some).map_err(|_| {
+                ExpressionError::new(40097, format!("{name} requires a nonnegative bound, found: {bound}"))
+            })
+        }
+    };
+    Ok((bound(2)?.unwrap_or(0), bound(3)?))
+}
+
 pub(super) fn index_of(name: &'static str, values: &[Value]) -> Result<Value> {
     if is_nothing(&values[0]) {
         return null();
     }
     let list = list_of(name, 40090, &values[0])?;
-    let bound = |at: usize, default: usize| match values.get(at) {
-        None => Ok(default),
-        Some(value) => {
-            let bound = whole(name, 40095, value).map_err(|error| ExpressionError { code: 40096, ..error })?;
-            usize::try_from(bound).map_err(|_| {
-                ExpressionError::new(40097, format!("{name} requires a nonnegative bound, found: {bound}"))
-            })
-        }
-    };
-    let (start, end) = (bound(2, 0)?, bound(3, list.len())?);
+    let (start, end) = bounds(name, values)?;
+    let end = end.unwrap_or(list.len());
     let window = list.iter().enumerate().take(end).skip(start);
     let found = window.into_iter().find(|(_, element)| order(&values[1], &Some((*element).clone())).is_eq());
     Ok(found.map_or(Some(RawBson::Int32(-1)), |(at, _)| count(at)))

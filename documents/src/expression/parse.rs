@@ -1,5 +1,8 @@
 //! Reads expressions.
 
+mod named;
+
+use super::attempt::Attempt;
 use super::operators::operator;
 use super::{Constants, ExpressionError, Moment, Node, Result, Scope, Variable, is_part_of_date, reach};
 use crate::raw::{empty, owned, type_name};
@@ -135,6 +138,9 @@ impl<'a> Parser<'a> {
             "$map" | "$filter" => self.each(name, argument),
             "$reduce" => self.reduce(argument),
             "$getField" => self.field(argument),
+            "$regexMatch" | "$regexFind" | "$regexFindAll" => self.search(name, argument),
+            "$sortArray" => self.sorted(name, argument),
+            "$zip" => self.zip(name, argument),
             _ => {
                 let unknown = || ExpressionError::new(168, format!("Unrecognized expression '{name}'"));
                 let operator = operator(name).ok_or_else(unknown)?;
@@ -142,6 +148,10 @@ impl<'a> Parser<'a> {
                     (Some((names, required)), _) => self.named(name, names, required, argument)?,
                     (None, RawBsonRef::Document(object)) if is_part_of_date(name) && !is_expression(object) => {
                         return Ok(Node::Call(operator, self.named(name, &["date", "timezone"], 1, argument)?));
+                    }
+                    (None, _) if operator.is_random() => {
+                        named::check_no_arguments(name, argument)?;
+                        Vec::new()
                     }
                     (None, _) => self.arguments(argument)?,
                 };
@@ -153,17 +163,30 @@ impl<'a> Parser<'a> {
                             format!("at least {least} arguments, and at most {most}. {} were passed in.", nodes.len())
                         }
                     };
-                    let is_conversion =
-                        matches!(name, "$toBool" | "$toDate" | "$toDouble" | "$toInt" | "$toLong" | "$toString");
+                    let is_conversion = matches!(
+                        name,
+                        "$toBool"
+                            | "$toDate"
+                            | "$toDecimal"
+                            | "$toDouble"
+                            | "$toInt"
+                            | "$toLong"
+                            | "$toObjectId"
+                            | "$toString"
+                    );
                     let code = match most {
                         _ if is_conversion => 50723,
+                        _ if name == "$setEquals" => 17045,
                         _ if is_part_of_date(name) => 40536,
                         most if most == least => 16020,
                         _ => 28667,
                     };
                     return Err(ExpressionError::new(code, format!("Expression {name} takes {wanted}")));
                 }
-                Ok(Node::Call(operator, nodes))
+                Ok(match name {
+                    "$convert" | "$dateFromString" => Node::Attempt(Box::new(Attempt::new(operator, nodes))),
+                    _ => Node::Call(operator, nodes),
+                })
             }
         }
     }
@@ -176,35 +199,6 @@ impl<'a> Parser<'a> {
             }
             one => Ok(vec![self.any(one)?]),
         }
-    }
-
-    /// Arguments by name, in the order of `names`; those that are left out are missing.
-    fn named(
-        &mut self,
-        operator: &str,
-        names: &[&str],
-        required: usize,
-        argument: RawBsonRef<'_>,
-    ) -> Result<Vec<Node>> {
-        let RawBsonRef::Document(object) = argument else {
-            let (code, wanted) = named_codes(operator).0;
-            return Err(ExpressionError::new(code, format!("{operator} {wanted}, found {}", type_name(argument))));
-        };
-        let mut nodes: Vec<Option<Node>> = vec![None; names.len()];
-        for (name, value) in members(object) {
-            let Some(at) = names.iter().position(|known| *known == name) else {
-                let message = format!("Unrecognized argument to {operator}: {name}");
-                return Err(ExpressionError::new(named_codes(operator).1, message));
-            };
-            nodes[at] = Some(self.any(value)?);
-        }
-        if let Some(at) = nodes.iter().take(required).position(Option::is_none) {
-            let message = format!("Missing '{}' parameter to {operator}", names[at]);
-            return Err(ExpressionError::new(named_codes(operator).2, message));
-        }
-        // What is left out is told apart from what is missing in a document: it is undefined.
-        let given = nodes.into_iter().map(|node| node.unwrap_or_else(nothing));
-        Ok(given.collect())
     }
 
     fn cond(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
@@ -406,18 +400,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Codes for an operator with named arguments: no object, an unknown argument, a missing one.
-fn named_codes(operator: &str) -> ((i32, &'static str), i32, i32) {
-    match operator {
-        "$dateToString" => ((18629, "only supports an object as its argument"), 18534, 18628),
-        "$dateTrunc" => ((5_439_007, "only supports an object as its argument"), 5_439_008, 5_439_009),
-        "$dateAdd" | "$dateSubtract" => ((5_166_400, "expects an object as its argument"), 5_166_401, 5_166_402),
-        "$dateDiff" => ((5_166_301, "only supports an object as its argument"), 5_166_302, 5_166_303),
-        part if is_part_of_date(part) => ((40536, "takes a date or an object"), 40535, 40539),
-        _ => ((50696, "only supports an object as an argument"), 50694, 50695),
-    }
-}
-
 /// Checks the names of a path.
 fn check_names(path: &str, names: &[String]) -> Result<()> {
     if names.len() > PATH_NAMES_MAX {
@@ -450,17 +432,12 @@ pub(super) fn check_variable(name: &str) -> Result<()> {
 /// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated. So is one
 /// that is too large to be kept as a value. `before` are the bytes of constants before its operands, which its value replaces.
 fn simplified(node: Node, constants: &Constants, before: usize) -> Node {
-    let is_value = matches!(
-        node,
-        Node::Object(_)
-            | Node::List(_)
-            | Node::Call(..)
-            | Node::And(_)
-            | Node::Or(_)
-            | Node::Cond(_)
-            | Node::IfNull(_)
-            | Node::Switch(..)
-    );
+    let is_value = match &node {
+        Node::Call(operator, _) => !operator.is_random(),
+        Node::Object(_) | Node::List(_) | Node::And(_) | Node::Or(_) | Node::Cond(_) | Node::IfNull(_) => true,
+        Node::Switch(..) | Node::Attempt(_) | Node::Search(_) | Node::Sorted(..) | Node::Zip(_) => true,
+        _ => false,
+    };
     let all_constant = is_value && node.children().into_iter().all(|child| matches!(child, Node::Constant(_)));
     if !all_constant {
         return rearranged(node, constants);
@@ -500,7 +477,9 @@ fn rearranged(node: Node, known: &Constants) -> Node {
             }
             None => Node::Cond(parts),
         },
-        Node::Call(operator, nodes) if matches!(operator.name, "$add" | "$multiply") => {
+        Node::Call(operator, nodes)
+            if matches!(operator.name, "$add" | "$multiply" | "$setIntersection" | "$setUnion") =>
+        {
             let (constants, mut rest): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| constant(node).is_some());
             match constants.len() {
                 0 => {}

@@ -93,6 +93,14 @@ impl<'a> Scope<'a> {
         self.moment.stop.check()
     }
 
+    /// Asks whether the command was ended: for what takes long without steps.
+    ///
+    /// # Errors
+    /// 50 if it was.
+    pub(super) fn ask(&self) -> Result<()> {
+        self.moment.stop.check()
+    }
+
     /// Counts the steps of a copy.
     pub(super) fn copied(&mut self, value: &Value) {
         self.steps += value.as_ref().map_or(0, size_of_value) / STEP_BYTES;

@@ -14,6 +14,17 @@ pub(super) fn value(expression: &RawDocument, document: &RawDocument) -> RawDocu
     result
 }
 
+/// The value of the member `e` of a document, for another document, under `r`; or the number of its error.
+pub(super) fn outcome(expression: &RawDocument, document: &RawDocument) -> std::result::Result<RawDocumentBuf, i32> {
+    let value =
+        parsed(expression).and_then(|expression| expression.evaluate(document, 0)).map_err(|error| error.code)?;
+    let mut result = RawDocumentBuf::new();
+    if let Some(value) = value {
+        result.append(bson::raw::cstr!("r"), value);
+    }
+    Ok(result)
+}
+
 #[test]
 fn paths_go_through_objects_and_lists() {
     let document = rawdoc! { "a": [{ "b": 1 }, { "c": 2 }, [{ "b": 3 }], 5], "o": { "p": { "q": "x" } } };

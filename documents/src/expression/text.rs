@@ -1,10 +1,13 @@
 //! Texts.
 
 use super::list::whole;
-use super::{ExpressionError, Result, Value, is_nothing, null, type_of};
+use super::{ExpressionError, Result, Value, is_nothing, list, null, type_of};
 
 use bson::raw::{RawArrayBuf, RawBson};
 use std::collections::HashSet;
+
+/// Bytes that `$replaceAll` puts into a text.
+const REPLACED_BYTES_MAX: usize = 64 << 20;
 
 fn text(value: &Value) -> Option<&str> {
     match value {
@@ -157,4 +160,115 @@ pub(super) fn trim(name: &'static str, values: &[Value]) -> Result<Value> {
         _ => input.trim_matches(is_gone),
     };
     Ok(Some(RawBson::String(trimmed.to_owned())))
+}
+
+/// A text; no symbol, as operators on texts that are newer take none.
+fn string(value: &Value) -> Option<&str> {
+    match value {
+        Some(RawBson::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// `$substrBytes` and `$substr`.
+pub(super) fn part_of_bytes(name: &'static str, values: &[Value]) -> Result<Value> {
+    let text = coerced(&values[0])?;
+    let number = |code, what: &str, value: &Value| match value {
+        Some(RawBson::Int32(i)) => Ok(i64::from(*i)),
+        Some(RawBson::Int64(i)) => Ok(*i),
+        Some(RawBson::Double(d)) => Ok(crate::order::integer_of(d.trunc()).unwrap_or(match d {
+            d if d.is_nan() => 0,
+            d if *d < 0.0 => i64::MIN,
+            _ => i64::MAX,
+        })),
+        _ => {
+            let what = format!("{name}:  {what} must be a numeric type (is BSON type {})", type_of(value));
+            Err(ExpressionError::new(code, what))
+        }
+    };
+    let start = number(16034, "starting index", &values[1])?;
+    let length = number(16035, "length", &values[2])?;
+    let start = usize::try_from(start).map_err(|_| {
+        ExpressionError::new(50752, format!("{name}:  starting index must be non-negative (got: {start})"))
+    })?;
+    // A negative length is the rest of the text.
+    let end = usize::try_from(length).map_or(text.len(), |length| start.saturating_add(length)).min(text.len());
+    let start = start.min(text.len());
+    for (at, code, what) in [
+        (start, 28656, "starting index is a UTF-8 continuation byte."),
+        (end, 28657, "ending index is in the middle of a UTF-8 character."),
+    ] {
+        if !text.is_char_boundary(at) {
+            return Err(ExpressionError::new(code, format!("{name}:  Invalid range, {what}")));
+        }
+    }
+    Ok(Some(RawBson::String(text[start..end].to_owned())))
+}
+
+/// `$indexOfCP` and `$indexOfBytes`.
+pub(super) fn index_of(name: &'static str, values: &[Value]) -> Result<Value> {
+    if is_nothing(&values[0]) {
+        return null();
+    }
+    let is_points = name == "$indexOfCP";
+    let operand = |code, which, value| {
+        let what = || format!("{name} requires a string as the {which} argument, found: {}", type_of(value));
+        string(value).ok_or_else(|| ExpressionError::new(code, what()))
+    };
+    let input = operand(if is_points { 40093 } else { 40091 }, "first", &values[0])?;
+    let wanted = operand(if is_points { 40094 } else { 40092 }, "second", &values[1])?;
+    let (start, end) = list::bounds(name, values)?;
+    let end = end.unwrap_or(usize::MAX);
+    let found = match is_points {
+        true => point_of(input, wanted, start, end),
+        false => byte_of(input, wanted, start, end.min(input.len())),
+    };
+    Ok(found.map_or(Some(RawBson::Int32(-1)), count))
+}
+
+/// The byte of a text from which on it has another one, within a range of bytes.
+fn byte_of(input: &str, wanted: &str, start: usize, end: usize) -> Option<usize> {
+    if start > end {
+        return None;
+    }
+    // An empty text is everywhere, also within a character.
+    if wanted.is_empty() {
+        return Some(start);
+    }
+    let start = (start..=end).find(|at| input.is_char_boundary(*at))?;
+    let end = (start..=end).rev().find(|at| input.is_char_boundary(*at))?;
+    input[start..end].find(wanted).map(|at| start + at)
+}
+
+/// The code point of a text from which on it has another one. The other one begins in a range of code points.
+fn point_of(input: &str, wanted: &str, start: usize, end: usize) -> Option<usize> {
+    if input.is_empty() && wanted.is_empty() {
+        return Some(0);
+    }
+    let (from, _) = input.char_indices().nth(start)?;
+    let rest = &input[from..];
+    let point = start + rest[..rest.find(wanted)?].chars().count();
+    (point < end).then_some(point)
+}
+
+/// `$replaceOne` and `$replaceAll`.
+pub(super) fn replace(name: &'static str, values: &[Value]) -> Result<Value> {
+    for ((value, code), argument) in values.iter().zip([51746, 51745, 51744]).zip(["input", "find", "replacement"]) {
+        if string(value).is_none() && !is_nothing(value) {
+            let what = format!("{name} requires that '{argument}' be a string, found: {}", type_of(value));
+            return Err(ExpressionError::new(code, what));
+        }
+    }
+    let [Some(RawBson::String(input)), Some(RawBson::String(find)), Some(RawBson::String(with))] = values else {
+        return null();
+    };
+    if name == "$replaceOne" {
+        return Ok(Some(RawBson::String(input.replacen(find.as_str(), with, 1))));
+    }
+    let bytes = input.matches(find.as_str()).count().saturating_mul(with.len());
+    if bytes > REPLACED_BYTES_MAX {
+        let what = format!("{name} makes a text of more than {} MB", REPLACED_BYTES_MAX >> 20);
+        return Err(ExpressionError::new(146, what));
+    }
+    Ok(Some(RawBson::String(input.replace(find.as_str(), with))))
 }

@@ -45,6 +45,16 @@ pub(super) fn is_true(value: RawBsonRef<'_>) -> bool {
     }
 }
 
+/// The type that a name or a code stands for.
+pub(crate) fn type_named(value: RawBsonRef<'_>) -> Option<ElementType> {
+    let code = Number::of(value).and_then(Number::to_i64);
+    let is_named = |name: &str, number: i64| match value {
+        RawBsonRef::String(text) => text == name,
+        _ => code == Some(number),
+    };
+    TYPES.iter().find(|(name, number, _)| is_named(name, *number)).map(|(.., kind)| *kind)
+}
+
 /// The operand of `$type`: a name, a code, or a list of them; or MongoDB's code of what is wrong with it, and what that is.
 pub(super) fn types(operand: RawBsonRef<'_>) -> std::result::Result<TypeSet, (Code, String)> {
     let given = match operand {
@@ -62,19 +72,14 @@ pub(super) fn types(operand: RawBsonRef<'_>) -> std::result::Result<TypeSet, (Co
             }
             continue;
         }
-        let code = Number::of(value).map(Number::to_i64);
-        let known = TYPES.iter().find(|(name, number, _)| match value {
-            RawBsonRef::String(text) => text == *name,
-            _ => code == Some(Some(*number)),
-        });
-        let Some((_, _, kind)) = known else {
+        let Some(kind) = type_named(value) else {
             let names: Vec<_> = TYPES.iter().map(|(name, ..)| *name).collect();
-            let is_possible = code.is_some() || matches!(value, RawBsonRef::String(_));
+            let is_possible = Number::of(value).is_some() || matches!(value, RawBsonRef::String(_));
             let code = if is_possible { Code::BadValue } else { Code::TypeMismatch };
             let what = format!("$type does not know {}; types are number, {}", shown(value), names.join(", "));
             return Err((code, what));
         };
-        types.insert(*kind);
+        types.insert(kind);
     }
     Ok(types)
 }

@@ -94,6 +94,7 @@ fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
             let is_meta = meta.is_some() && names.first().map(String::as_str) == meta;
             is_meta.then_some(Depends { on_meta: true, ..NOTHING })
         }
+        Node::Call(operator, _) if operator.is_random() => None,
         Node::Call(operator, arguments) if is_date_operator(operator.name) => {
             match date_width(operator.name, arguments, &|node| is_field(node, time)) {
                 Some((width, since_ms)) => Some(Depends { on_meta: false, width_ms: Some(width), since_ms }),

@@ -38,6 +38,21 @@ fn groups_are_summed_up() {
 }
 
 #[test]
+fn groups_come_from_windows_only_if_these_decide_their_ids() {
+    let is_planned = |id: RawDocumentBuf| {
+        let stages = rawdoc! { "p": [{ "$group": { "_id": { "x": id }, "n": { "$sum": 1 } } }] };
+        Pipeline::parse(stages.get_array("p").unwrap()).unwrap().plan_group("t", Some("m")).is_some()
+    };
+    assert!(is_planned(rawdoc! { "$toUpper": "$m" }));
+    assert!(is_planned(rawdoc! { "$setField": { "field": "a", "input": "$m", "value": 1 } }));
+    assert!(is_planned(rawdoc! { "$regexFind": { "input": "$m", "regex": "a" } }));
+    assert!(!is_planned(rawdoc! { "$regexFind": { "input": "$v", "regex": "a" } }));
+    assert!(!is_planned(rawdoc! { "$dateToParts": { "date": "$t" } }));
+    assert!(!is_planned(rawdoc! { "$rand": {} }));
+    assert!(!is_planned(rawdoc! { "$add": [{ "$rand": {} }, "$m.a"] }));
+}
+
+#[test]
 fn fields_are_kept_computed_and_left_out() {
     let one = |stage: RawDocumentBuf| run(&rawdoc! { "p": [stage] }, &people()[..2]);
     assert_eq!(

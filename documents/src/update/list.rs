@@ -2,8 +2,9 @@
 
 use super::tree::Node;
 use crate::Filter;
+use crate::order::Number;
 use crate::paths::member;
-use bson::raw::{CString, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::raw::{CStr, CString, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -20,9 +21,9 @@ pub(super) struct Push {
     pub(super) slice: Option<i64>,
 }
 
-/// How `$push` sorts.
+/// How `$push` and `$sortArray` sort.
 #[derive(Debug, Clone)]
-pub(super) enum ElementSort {
+pub(crate) enum ElementSort {
     /// By the elements as wholes.
     Whole(Direction),
     /// By what is in the elements, which are compared at these paths in turn.
@@ -31,7 +32,7 @@ pub(super) enum ElementSort {
 
 /// A direction of a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     /// From the least.
     Ascending,
     /// From the greatest.
@@ -94,8 +95,49 @@ fn insertion_place(position: Option<i64>, length: usize) -> usize {
     }
 }
 
+/// What is wrong with a sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrongSort {
+    /// A number that is no direction.
+    Direction,
+    /// A path, the direction of a path, or that there is none.
+    Members,
+    /// It is neither a number nor an object.
+    Type,
+}
+
 impl ElementSort {
-    fn compare(&self, a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
+    /// Reads a direction, or an object of paths and directions; `Err` says what is wrong.
+    pub(crate) fn parse(sort: RawBsonRef<'_>) -> Result<ElementSort, (WrongSort, String)> {
+        let direction = |value: RawBsonRef<'_>, wrong| match crate::whole_number(value) {
+            Some(1) => Ok(Direction::Ascending),
+            Some(-1) => Ok(Direction::Descending),
+            _ => Err((wrong, "a direction of the sort must be 1 or -1".to_owned())),
+        };
+        let RawBsonRef::Document(keys) = sort else {
+            if Number::of(sort).is_some() {
+                return direction(sort, WrongSort::Direction).map(ElementSort::Whole);
+            }
+            let what = "the sort must be 1 or -1 for the elements as wholes, or an object such as {path: 1}";
+            return Err((WrongSort::Type, what.to_owned()));
+        };
+        let key = |(path, value): (&CStr, RawBsonRef<'_>)| {
+            let names: Vec<&str> = path.as_str().split('.').collect();
+            if names.iter().any(|name| name.is_empty()) {
+                return Err((WrongSort::Members, format!("'{path}' is not a path to sort by")));
+            }
+            let names = names.into_iter().filter_map(|name| CString::try_from(name).ok()).collect();
+            Ok((names, direction(value, WrongSort::Members)?))
+        };
+        let keys: Vec<_> = keys.iter().map_while(Result::ok).map(key).collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            return Err((WrongSort::Members, "the sort is empty; name a path, as in {path: 1}".to_owned()));
+        }
+        Ok(ElementSort::Members(keys))
+    }
+
+    /// The order of two elements.
+    pub(crate) fn compare(&self, a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
         match self {
             ElementSort::Whole(direction) => direction.apply(crate::compare(a, b)),
             ElementSort::Members(keys) => keys

@@ -1,7 +1,7 @@
 //! Reading an update's operators.
 
 use super::apply::{Action, Change, Clock};
-use super::list::{Condition, Direction, ElementSort, End, Push, element_document};
+use super::list::{Condition, ElementSort, End, Push, element_document};
 use super::number::{Arithmetic, is_number};
 use super::path::UpdatePath;
 use super::tree::damaged;
@@ -9,7 +9,7 @@ use crate::order::Number;
 use crate::raw::{owned, type_name};
 use crate::{Code, Filter, Purpose, Result, RuleError};
 use bson::RawDocument;
-use bson::raw::{CString, RawBson, RawBsonRef};
+use bson::raw::{RawBson, RawBsonRef};
 use std::cmp::Ordering;
 
 /// The operators, in the order in which an error lists them.
@@ -221,32 +221,7 @@ impl Context<'_> {
     }
 
     fn sort(&self, value: RawBsonRef<'_>) -> Result<ElementSort> {
-        let direction = |value| match Number::of(value).and_then(Number::to_i64) {
-            Some(1) => Ok(Direction::Ascending),
-            Some(-1) => Ok(Direction::Descending),
-            _ => Err(self.error(Code::BadValue, "a direction of $sort must be 1 or -1")),
-        };
-        let RawBsonRef::Document(keys) = value else {
-            if is_number(value) {
-                return direction(value).map(ElementSort::Whole);
-            }
-            let reason = "$sort takes 1 or -1 for the elements as wholes, or an object such as {path: 1}";
-            return Err(self.error(Code::BadValue, reason));
-        };
-        let key = |member: std::result::Result<(&bson::raw::CStr, _), _>| {
-            let (path, value) = member.map_err(|error| damaged(&error))?;
-            let names: Vec<&str> = path.as_str().split('.').collect();
-            if names.iter().any(|name| name.is_empty()) {
-                return Err(self.error(Code::BadValue, &format!("'{path}' is not a path for $sort")));
-            }
-            let names = names.into_iter().filter_map(|name| CString::try_from(name).ok()).collect();
-            Ok((names, direction(value)?))
-        };
-        let keys: Vec<_> = keys.iter().map(key).collect::<Result<_>>()?;
-        if keys.is_empty() {
-            return Err(self.error(Code::BadValue, "$sort is empty; name a path, as in {path: 1}"));
-        }
-        Ok(ElementSort::Members(keys))
+        ElementSort::parse(value).map_err(|(_, what)| self.error(Code::BadValue, &what))
     }
 
     /// A value, or values in `$each`.

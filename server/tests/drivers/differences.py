@@ -164,6 +164,16 @@ def memory():
     assert [d["k"] for d in large.aggregate([{"$sort": {"k": -1}}, {"$limit": 1}])] == [1999]
 
 
+def searches():
+    texts = plain("texts", [{"_id": 1, "s": "aab"}])
+    for operator in ("$regexMatch", "$regexFind", "$regexFindAll"):
+        search = lambda regex: list(texts.aggregate([{"$project": {"_id": 0, "r": {operator: {"input": "$s", "regex": regex}}}}]))
+        found = {"match": "aab", "idx": 0, "captures": ["b"]}
+        assert search("a*(b)") == [{"r": {"$regexMatch": True, "$regexFind": found, "$regexFindAll": [found]}[operator]}]
+        for regex in ("a(?=b)", r"(a)\1", "(?>a)", "a*+"):
+            refused(51111, lambda: search(regex))
+
+
 def decimals():
     things = plain("things", [{"_id": 1, "d": Decimal128("1.10")}, {"_id": 2, "d": Decimal128("2.20")}])
     computed = {"sum": {"$add": ["$d", 1]}, "product": {"$multiply": ["$d", "$d"]}}
@@ -176,7 +186,10 @@ def decimals():
     assert first == {"_id": 1, "a": Decimal128("0.275"), "b": Decimal128("0.10"), "c": Decimal128("1.1"), "d": Decimal128("1")}
     [mean] = things.aggregate([{"$group": {"_id": None, "m": {"$avg": "$d"}}}])
     assert mean == {"_id": None, "m": Decimal128("1.65")}
-    for expression in ({"$pow": ["$d", 2]}, {"$sqrt": "$d"}, {"$exp": "$d"}, {"$ln": "$d"}, {"$log10": "$d"}):
+    angle = next(things.aggregate([{"$sort": {"_id": 1}}, {"$project": {"r": {"$degreesToRadians": {"$multiply": ["$d", 0]}}}}]))
+    assert angle["r"].to_decimal() == 0
+    for expression in ({"$pow": ["$d", 2]}, {"$sqrt": "$d"}, {"$exp": "$d"}, {"$ln": "$d"}, {"$log10": "$d"}, {"$log": ["$d", 2]}, {"$sin": "$d"},
+                       {"$acosh": "$d"}, {"$atan2": [1, "$d"]}):
         refused(115, lambda: list(things.aggregate([{"$project": {"r": expression}}])), next(iter(expression)))
 
 
@@ -256,7 +269,8 @@ ROWS = {
     "`$lookup` with `let` and `pipeline`": lookups,
     "what a statement keeps in memory": memory,
     "`system.profile` is in memory": profiles,
-    "powers, roots, exponentials and logarithms of decimal128": decimals,
+    "powers, roots, exponentials, logarithms and trigonometry of decimal128": decimals,
+    "`$regexMatch`, `$regexFind` and `$regexFindAll`": searches,
     "a command that asks for what is not here": what_is_not_here,
 }
 

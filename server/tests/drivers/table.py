@@ -117,15 +117,17 @@ KINDS = [
         $mergeObjects $median $percentile $top $topN $bottom $bottomN $firstN $lastN $minN $maxN $accumulator"""),
     ("window functions, beside the accumulators", by_words(window, "$" + NONE), """$rank $denseRank $documentNumber $shift $derivative
         $integral $expMovingAvg $locf $linearFill $covariancePop $covarianceSamp"""),
-    ("expressions", by_words(expression, "$" + NONE), """$abs $add $ceil $divide $exp $floor $ln $log $log10 $mod $multiply $pow $round $sqrt
-        $subtract $trunc $sin $cos $tan $bitAnd $and $or $not $cmp $eq $ne $gt $gte $lt $lte $cond $ifNull $switch $let $literal
-        $arrayElemAt $arrayToObject $concatArrays $filter $first $firstN $in $indexOfArray $isArray $last $map $objectToArray $range
-        $reduce $reverseArray $size $slice $sortArray $zip $setUnion $setIntersection $setDifference $concat $indexOfCP $ltrim
-        $rtrim $trim $regexFind $regexMatch $replaceOne $replaceAll $split $strcasecmp $strLenBytes $strLenCP $substr $substrBytes
-        $substrCP $toLower $toUpper $dateAdd $dateDiff $dateFromParts $dateFromString $dateSubtract $dateToParts $dateToString
-        $dateTrunc $dayOfMonth $dayOfWeek $dayOfYear $hour $isoDayOfWeek $isoWeek $isoWeekYear $millisecond $minute $month $second
-        $week $year $convert $isNumber $toBool $toDate $toDecimal $toDouble $toInt $toLong $toObjectId $toString $type
-        $mergeObjects $getField $setField $rand $function $meta"""),
+    ("expressions", by_words(expression, "$" + NONE), """$abs $add $ceil $divide $exp $floor $ln $log $log10 $mod $multiply
+        $pow $round $sqrt $subtract $trunc $sin $cos $tan $asin $acos $atan $atan2 $sinh $cosh $tanh $asinh $acosh $atanh
+        $degreesToRadians $radiansToDegrees $bitAnd $and $or $not $cmp $eq $ne $gt $gte $lt $lte $cond $ifNull $switch $let $literal
+        $arrayElemAt $arrayToObject $concatArrays $filter $first $firstN $in $indexOfArray $isArray $last $lastN $map $maxN $minN
+        $objectToArray $range $reduce $reverseArray $size $slice $sortArray $zip $setUnion $setIntersection $setDifference $setEquals
+        $setIsSubset $concat $indexOfBytes $indexOfCP $ltrim $rtrim $trim $regexFind $regexFindAll $regexMatch $replaceOne
+        $replaceAll $split $strcasecmp $strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $dateAdd $dateDiff
+        $dateFromParts $dateFromString $dateSubtract $dateToParts $dateToString $dateTrunc $dayOfMonth $dayOfWeek $dayOfYear $hour
+        $isoDayOfWeek $isoWeek $isoWeekYear $millisecond $minute $month $second $week $year $convert $isNumber $toBool $toDate
+        $toDecimal $toDouble $toInt $toLong $toObjectId $toString $type $tsSecond $tsIncrement $binarySize $bsonSize $mergeObjects
+        $getField $setField $unsetField $rand $function $meta"""),
     ("filters", by_words(query, "$" + NONE), """$eq $ne $gt $gte $lt $lte $in $nin $and $or $nor $not $exists $type $all $size $elemMatch
         $regex $mod $expr $where $text $jsonSchema $geoWithin $geoIntersects $near $bitsAllSet $bitsAnyClear"""),
     ("updates", by_words(update, "$" + NONE), """$set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $addToSet $pull $pop

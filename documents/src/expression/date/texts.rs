@@ -4,19 +4,39 @@
 //! `10:00`, `10:00:00`, `10:00:00.123`, and after `T` also `1000` and `100000`. Then `Z`, `UTC`, `GMT`, or a distance from UTC such as
 //! `+01`, `+0100` or `+01:00`.
 
-use chrono::{NaiveDate, NaiveTime};
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 
 /// Whole hours of a distance from UTC at most, as in MongoDB.
 const HOURS_EAST_MAX: u32 = 24;
 
+/// What a text says of an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Written {
+    /// The calendar and clock.
+    pub(super) local: NaiveDateTime,
+    /// Their distance from UTC, if the text says it.
+    pub(super) minutes_east: Option<i64>,
+}
+
+impl Written {
+    /// The instant, if the calendar and clock are so far east of UTC unless the text says otherwise.
+    pub(super) fn millis(self, minutes_east: i64) -> i64 {
+        self.local.and_utc().timestamp_millis() - self.minutes_east.unwrap_or(minutes_east) * 60_000
+    }
+}
+
 /// The instant that a text names, in milliseconds since 1970; in UTC unless it says otherwise.
 pub(crate) fn millis_of_text(text: &str) -> Option<i64> {
+    written(text).map(|written| written.millis(0))
+}
+
+pub(super) fn written(text: &str) -> Option<Written> {
     let text = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let end = text.find(|c: char| !matches!(c, '0'..='9' | '-' | '/')).unwrap_or(text.len());
     let (date, rest) = text.split_at(end);
     let day = day_of(date)?;
     let (time, minutes_east) = time_of(rest)?;
-    Some(day.and_time(time).and_utc().timestamp_millis() - minutes_east * 60_000)
+    Some(Written { local: day.and_time(time), minutes_east })
 }
 
 fn day_of(date: &str) -> Option<NaiveDate> {
@@ -31,10 +51,10 @@ fn day_of(date: &str) -> Option<NaiveDate> {
     NaiveDate::from_ymd_opt(i32::try_from(number(year, 4)?).ok()?, number(month, 2)?, number(day, 2)?)
 }
 
-/// The time of the day that follows a date, and its minutes east of UTC.
-fn time_of(rest: &str) -> Option<(NaiveTime, i64)> {
+/// The time of the day that follows a date, and its minutes east of UTC if these are given.
+fn time_of(rest: &str) -> Option<(NaiveTime, Option<i64>)> {
     if rest.is_empty() {
-        return Some((NaiveTime::MIN, 0));
+        return Some((NaiveTime::MIN, None));
     }
     let is_marked = rest.starts_with(['T', 't']);
     let time = rest.strip_prefix(['T', 't', ' ', '\t'])?.trim_start();
@@ -54,7 +74,8 @@ fn time_of(rest: &str) -> Option<(NaiveTime, i64)> {
     };
     let millis = fraction.map_or(Some(0), millis_of_fraction)?;
     let time = NaiveTime::from_hms_milli_opt(number(hour, 2)?, number(minute, 2)?, number(second, 2)?, millis)?;
-    Some((time, minutes_east(zone.trim_start())?))
+    let zone = zone.trim_start();
+    Some((time, if zone.is_empty() { None } else { Some(minutes_east(zone)?) }))
 }
 
 /// The milliseconds of the digits after a point; further ones are cut off.
@@ -64,8 +85,13 @@ fn millis_of_fraction(fraction: &str) -> Option<u32> {
     is_number.then(|| millis.parse().ok()).flatten()
 }
 
+/// Whether the name of a time zone in a text is that of UTC.
+pub(super) fn is_utc(zone: &str) -> bool {
+    ["Z", "UTC", "GMT"].iter().any(|utc| zone.eq_ignore_ascii_case(utc))
+}
+
 fn minutes_east(zone: &str) -> Option<i64> {
-    if zone.is_empty() || ["Z", "UTC", "GMT"].iter().any(|utc| zone.eq_ignore_ascii_case(utc)) {
+    if is_utc(zone) {
         return Some(0);
     }
     let digits = zone.strip_prefix(['+', '-'])?;

@@ -114,12 +114,12 @@ fn month_number(day: NaiveDate) -> i64 {
     i64::from(day.year()) * 12 + i64::from(day.month0())
 }
 
-fn first_of_month(number: i64) -> Option<NaiveDate> {
+pub(super) fn first_of_month(number: i64) -> Option<NaiveDate> {
     let year = i32::try_from(number.div_euclid(12)).ok()?;
     NaiveDate::from_ymd_opt(year, u32::try_from(number.rem_euclid(12)).ok()? + 1, 1)
 }
 
-fn outside() -> ExpressionError {
+pub(super) fn outside() -> ExpressionError {
     ExpressionError::new(15, "the date is outside of the calendar")
 }
 
@@ -129,7 +129,7 @@ fn first_week(start: Weekday) -> NaiveDate {
     reference().checked_add_days(Days::new(ahead.into())).unwrap_or_else(reference)
 }
 
-fn days_between(from: NaiveDate, to: NaiveDate) -> i64 {
+pub(super) fn days_between(from: NaiveDate, to: NaiveDate) -> i64 {
     to.signed_duration_since(from).num_days()
 }
 

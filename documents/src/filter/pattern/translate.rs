@@ -18,13 +18,30 @@ const SPACE: &str = r"\t\n\x0B\x0C\r\x20";
 const HORIZONTAL: &str = r"\t\x20\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 const VERTICAL: &str = r"\n\x0B\x0C\r\x{85}\x{2028}\x{2029}";
 
+/// What holds at the end and before a line feed at the end. PCRE does not take that line feed into the match; what takes it here is
+/// a group, so that it can be told from the match.
+const END: &str = r"(\n?\z)";
+
+/// A translated pattern.
+pub(super) struct Translated {
+    pub(super) text: String,
+    /// For each group of the translation, whether it is one of the pattern. The others are ends.
+    pub(super) groups: Vec<bool>,
+}
+
 /// Translates a pattern; `Err` says what is not supported.
-pub(super) fn translate(pattern: &str, multi_line: bool, extended: bool) -> Result<String, String> {
+pub(super) fn translate(pattern: &str, multi_line: bool, extended: bool) -> Result<Translated, String> {
     let mode = Mode { multi_line, extended };
-    let mut translation =
-        Translation { rest: pattern.chars().collect(), at: 0, out: String::new(), mode, outer: Vec::new() };
+    let mut translation = Translation {
+        rest: pattern.chars().collect(),
+        at: 0,
+        out: String::new(),
+        groups: Vec::new(),
+        mode,
+        outer: Vec::new(),
+    };
     translation.run()?;
-    Ok(translation.out)
+    Ok(Translated { text: translation.out, groups: translation.groups })
 }
 
 /// The options that change what a character means to the translation.
@@ -38,6 +55,7 @@ struct Translation {
     rest: Vec<char>,
     at: usize,
     out: String,
+    groups: Vec<bool>,
     mode: Mode,
     /// The modes of the groups around.
     outer: Vec<Mode>,
@@ -78,7 +96,7 @@ impl Translation {
                     self.mode = self.outer.pop().unwrap_or(self.mode);
                     self.out.push(')');
                 }
-                '$' if !self.mode.multi_line => self.out.push_str(r"(?:\n?\z)"),
+                '$' if !self.mode.multi_line => self.end(),
                 '+' if was_after_quantifier => return Err(unsupported("a possessive quantifier")),
                 '*' | '+' => {
                     self.out.push(c);
@@ -101,6 +119,19 @@ impl Translation {
             }
         }
         Ok(())
+    }
+
+    /// `$` and `\Z`.
+    fn end(&mut self) {
+        self.out.push_str(END);
+        self.groups.push(false);
+    }
+
+    /// Opens a group of the pattern.
+    fn open_group(&mut self, outer: Mode) {
+        self.outer.push(outer);
+        self.out.push('(');
+        self.groups.push(true);
     }
 
     /// A character as itself, also where white space is ignored.
@@ -138,7 +169,7 @@ impl Translation {
             'B' => self.out.push_str(r"(?-u:\B)"),
             'A' => self.out.push_str(r"\A"),
             'z' => self.out.push_str(r"\z"),
-            'Z' => self.out.push_str(r"(?:\n?\z)"),
+            'Z' => self.end(),
             'N' => self.out.push_str(r"[^\n]"),
             'R' => self.out.push_str(&format!(r"(?:\r\n|[{VERTICAL}])")),
             'Q' => {
@@ -220,8 +251,7 @@ impl Translation {
             return Err(unsupported("a verb such as (*UCP)"));
         }
         if !self.take("?") {
-            self.outer.push(outer);
-            self.out.push('(');
+            self.open_group(outer);
             return Ok(());
         }
         if self.take("#") {
@@ -250,8 +280,7 @@ impl Translation {
         if self.take("P<") || self.take("<") || self.take("'") {
             // Names mean nothing without references to them.
             while self.next().is_some_and(|c| !matches!(c, '>' | '\'')) {}
-            self.outer.push(outer);
-            self.out.push('(');
+            self.open_group(outer);
             return Ok(());
         }
         self.options(outer)

@@ -2,11 +2,11 @@
 
 use super::super::Result;
 use super::{constant, object, wrong};
-use crate::expression::accumulator::Kind;
+use crate::Sort;
+use crate::expression::accumulator::{Kind, count_of, kind_of_several};
 use crate::expression::{Constants, Expression, members};
 use crate::order::Number;
 use crate::raw::type_name;
-use crate::{Sort, whole_number};
 use bson::raw::RawBsonRef;
 
 /// An accumulator and what it takes of each document.
@@ -46,14 +46,7 @@ fn count(operator: &str, n: RawBsonRef<'_>, constants: &Constants) -> Result<usi
     let Some(n) = n.constant() else {
         return Err(wrong(115, format!("the 'n' of {operator} must be a constant here")));
     };
-    let number = n.as_ref().and_then(|n| Number::of(n.as_raw_bson_ref()));
-    let whole = n.as_ref().and_then(|n| whole_number(n.as_raw_bson_ref()));
-    match (number, whole) {
-        (None, _) => Err(wrong(5_787_902, "Value for 'n' must be of integral type")),
-        (_, Some(n @ 1..)) => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
-        (_, Some(n)) => Err(wrong(5_787_908, format!("'n' must be greater than 0, found {n}"))),
-        _ => Err(wrong(5_787_903, "Value for 'n' must be of integral type")),
-    }
+    count_of(n)
 }
 
 fn several(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> Result<(Kind, Expression)> {
@@ -68,13 +61,7 @@ fn several(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> R
     }
     let n = n.ok_or_else(|| wrong(5_787_906, "Missing value for 'n'"))?;
     let input = input.ok_or_else(|| wrong(5_787_907, "Missing value for 'input'"))?;
-    let kind = match operator {
-        "$firstN" => Kind::FirstN(n),
-        "$lastN" => Kind::LastN(n),
-        "$minN" => Kind::MinN(n),
-        _ => Kind::MaxN(n),
-    };
-    Ok((kind, input))
+    Ok((kind_of_several(operator, n), input))
 }
 
 fn extreme(operator: &str, argument: RawBsonRef<'_>, constants: &Constants) -> Result<(Kind, Expression)> {
