@@ -5,9 +5,9 @@ use crate::cursors::Results;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::measurements::{Measurements, Query};
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawDocument, RawDocumentBuf};
 use ebbtide::{FindRequest, Snapshot};
-use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineRun};
+use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineMemory, PipelineRun, Take};
 use ebbtide_ttl::{Code, SystemClock};
 use std::sync::Arc;
 
@@ -28,11 +28,16 @@ pub(crate) struct Piped {
 
 impl Piped {
     /// The results of a pipeline over some documents.
-    pub(crate) fn over(command: &Command<'_>, source: Box<dyn Results>, pipeline: &Pipeline) -> Result<Piped> {
-        let run = pipeline.run(command.now_ms(), command.shared.settings.statement_bytes_max);
-        let others = match pipeline.foreign_collections().next() {
-            Some(_) => command.existing()?.map(|database| database.snapshot()),
-            None => None,
+    pub(crate) fn over(
+        command: &Command<'_>,
+        source: Box<dyn Results>,
+        pipeline: &Pipeline,
+        memory: &PipelineMemory,
+    ) -> Result<Piped> {
+        let run = pipeline.run_within(command.now_ms(), memory);
+        let others = match pipeline.reads_others() {
+            true => command.existing()?.map(|database| database.snapshot()),
+            false => None,
         };
         let run = run.with_foreign(Box::new(Others(others)));
         Ok(Piped { source: Some(source), run, read: Vec::new().into_iter(), ready: Vec::new().into_iter() })
@@ -85,46 +90,80 @@ impl Results for Piped {
     }
 }
 
-/// The collections of a database at one instant, for `$lookup`; none without one.
+/// What the pipelines of a command may keep in memory.
+pub(crate) fn memory(command: &Command<'_>) -> PipelineMemory {
+    PipelineMemory::new(command.shared.settings.statement_bytes_max)
+}
+
+/// The results of one source after those of another.
+pub(crate) struct Chained {
+    first: Option<Box<dyn Results>>,
+    second: Box<dyn Results>,
+}
+
+impl Chained {
+    pub(crate) fn new(first: Box<dyn Results>, second: Box<dyn Results>) -> Chained {
+        Chained { first: Some(first), second }
+    }
+}
+
+impl Results for Chained {
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
+        if let Some(first) = &mut self.first {
+            let batch = first.next_batch(count, bytes, deadline)?;
+            if first.is_done() {
+                self.first = None;
+            }
+            if !batch.is_empty() || count == 0 || self.first.is_some() {
+                return Ok(batch);
+            }
+        }
+        self.second.next_batch(count, bytes, deadline)
+    }
+
+    fn is_done(&self) -> bool {
+        self.first.is_none() && self.second.is_done()
+    }
+}
+
+/// The collections of a database at one instant, for `$lookup` and `$unionWith`; none without one.
 #[derive(Debug)]
 pub(crate) struct Others(pub(crate) Option<Snapshot>);
 
 impl Foreign for Others {
-    fn documents(
+    fn visit(
         &self,
         collection: &str,
-        bytes_max: usize,
+        filter: &RawDocument,
         stop: &dyn Fn() -> bool,
-    ) -> std::result::Result<Vec<RawDocumentBuf>, ExpressionError> {
+        take: &mut Take<'_>,
+    ) -> std::result::Result<(), ExpressionError> {
         let of_error = |error: CommandError| ExpressionError::new(error.code, error.message);
-        self.read(collection, bytes_max, stop).map_err(of_error)
+        let Some(mut results) = self.find(collection, filter).map_err(of_error)? else { return Ok(()) };
+        let (clock, ended) = (Arc::new(SystemClock::new()), Arc::default());
+        while !results.is_done() {
+            let batch = results.next_batch(READ, READ_BYTES, Deadline::new(&clock, &ended)).map_err(of_error)?;
+            if stop() {
+                return Err(of_error(CommandError::new(Code::Interrupted, "the command was ended")));
+            }
+            for document in batch {
+                if !take(document)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 impl Others {
-    fn read(&self, collection: &str, bytes_max: usize, stop: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>> {
-        let Some(snapshot) = &self.0 else { return Ok(Vec::new()) };
-        let everything = crate::reply::empty();
-        let mut results: Box<dyn Results> = match snapshot.documents(collection) {
-            Ok(documents) => Box::new(documents.find(FindRequest::new(everything)?)),
-            Err(error) if error.code() == Code::NamespaceNotFound => return Ok(Vec::new()),
-            Err(_) => Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(everything)?)),
-        };
-        let (clock, ended) = (Arc::new(SystemClock::new()), Arc::default());
-        let (mut documents, mut bytes) = (Vec::new(), 0);
-        while !results.is_done() {
-            let batch = results.next_batch(READ, READ_BYTES, Deadline::new(&clock, &ended))?;
-            if stop() {
-                return Err(CommandError::new(Code::Interrupted, "the command was ended"));
-            }
-            bytes += batch.iter().map(|document| document.as_bytes().len() + 64).sum::<usize>();
-            if bytes > bytes_max {
-                let limit = bytes_max >> 20;
-                let what = format!("$lookup keeps the collection '{collection}' in memory, of {limit} MB at most");
-                return Err(CommandError::new(Code::ExceededMemoryLimit, what));
-            }
-            documents.extend(batch);
-        }
-        Ok(documents)
+    /// The documents of a collection that match a filter; nothing if it does not exist.
+    fn find(&self, collection: &str, filter: &RawDocument) -> Result<Option<Box<dyn Results>>> {
+        let Some(snapshot) = &self.0 else { return Ok(None) };
+        Ok(match snapshot.documents(collection) {
+            Ok(documents) => Some(Box::new(documents.find(FindRequest::new(filter)?))),
+            Err(error) if error.code() == Code::NamespaceNotFound => None,
+            Err(_) => Some(Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(filter)?))),
+        })
     }
 }

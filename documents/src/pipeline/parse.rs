@@ -4,12 +4,14 @@ mod accumulators;
 mod bucket;
 mod densify;
 mod lookup;
+mod nested;
 mod windows;
 
 use super::condition::{Condition, split_expressions};
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
-use super::{Pipeline, Result, Stage, Unwind};
+use super::unwind::Unwind;
+use super::{Pipeline, Result, Stage};
 use crate::expression::accumulator::Kind;
 use crate::expression::{Constants, Expression, PATH_NAMES_MAX, members};
 use crate::order::Number;
@@ -121,7 +123,10 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
         }
         "$bucket" => return bucket::bucket(argument, constants, stages),
         "$sample" => bucket::sample(argument)?,
-        "$lookup" => lookup::lookup(argument)?,
+        "$bucketAuto" => bucket::bucket_auto(argument, constants)?,
+        "$facet" => nested::facet(argument, constants)?,
+        "$unionWith" => nested::union_with(argument, constants)?,
+        "$lookup" => lookup::lookup(argument, constants)?,
         "$setWindowFields" => windows::set_window_fields(argument, constants)?,
         "$densify" => densify::densify(argument)?,
         "$fill" => return windows::fill(argument, constants, stages),
