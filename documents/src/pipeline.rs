@@ -7,6 +7,7 @@
 
 mod bucket_auto;
 mod condition;
+mod covariance;
 mod densify;
 mod facet;
 mod feed;
