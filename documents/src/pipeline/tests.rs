@@ -2,6 +2,8 @@ use super::*;
 use bson::raw::{RawArrayBuf, RawBson, cstr};
 use bson::{RawDocument, rawdoc};
 
+mod nested;
+
 fn run(pipeline: &RawDocument, documents: &[RawDocumentBuf]) -> Vec<RawDocumentBuf> {
     let pipeline = Pipeline::parse(pipeline.get_array("p").unwrap()).unwrap();
     let mut run = pipeline.run(0, usize::MAX);

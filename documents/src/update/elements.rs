@@ -167,7 +167,7 @@ impl Walk<'_> {
             None => self.enter(name.clone(), value.and_then(|value| inner(value, name.as_str())), rest),
             Some(Place::Matched) => {
                 let Some(at) = self.matched else {
-                    let reason = "The positional operator did not find the match needed from the query.";
+                    let reason = "The positional operator did not find the match needed from the query";
                     return Err(self.change.error(Code::BadValue, reason));
                 };
                 let name = index_name(at)?;
@@ -208,7 +208,7 @@ impl Walk<'_> {
             Some(other) => {
                 format!("Cannot apply array updates to non-array element '{path}' of type {}", type_name(other))
             }
-            None => format!("The path '{path}' must exist in the document in order to apply array updates."),
+            None => format!("The path '{path}' must exist in the document in order to apply array updates"),
         };
         Err(self.change.error(Code::BadValue, &reason))
     }
