@@ -83,14 +83,6 @@ impl Filter {
         self.root.matches(document)
     }
 
-    /// The number of the element of a list by which a document matches: what `$` in the path of an update means. `None` if the
-    /// document does not match, or if no list decides it. Of conditions on several lists the last one counts, in the order in which
-    /// MongoDB evaluates them.
-    #[must_use]
-    pub fn matched_element(&self, document: &RawDocument) -> Option<usize> {
-        self.root.element(document).flatten()
-    }
-
     /// The filter as it was written.
     #[must_use]
     pub fn as_document(&self) -> &RawDocument {

@@ -62,19 +62,7 @@ impl Path {
 
     /// Visits what the path reaches, `None` for a missing value, until the visitor breaks. Whether it did.
     pub(crate) fn visit<'a>(&self, document: &'a RawDocument, end: EndInList, visitor: &mut Visitor<'_, 'a>) -> bool {
-        self.visit_until(document, end, visitor).is_some()
-    }
-
-    /// The same; where the visitor breaks, the number of the element of the outermost list through which the path led there, if it
-    /// led through one.
-    pub(crate) fn visit_until<'a>(
-        &self,
-        document: &'a RawDocument,
-        end: EndInList,
-        visitor: &mut Visitor<'_, 'a>,
-    ) -> Option<Option<usize>> {
-        let mut walk = Walk { end, visitor, outermost: None };
-        walk.object(document, &self.parts).is_break().then_some(walk.outermost)
+        Walk { end, visitor }.object(document, &self.parts).is_break()
     }
 }
 
@@ -118,8 +106,6 @@ pub(crate) enum EndInList {
 struct Walk<'w, 'v, 'a> {
     end: EndInList,
     visitor: &'w mut Visitor<'v, 'a>,
-    /// The number of the element of the outermost list that the walk is in, unless the path names it.
-    outermost: Option<usize>,
 }
 
 impl<'a> Walk<'_, '_, 'a> {
@@ -142,7 +128,7 @@ impl<'a> Walk<'_, '_, 'a> {
         for (i, element) in list.into_iter().map_while(Result::ok).enumerate() {
             let is_meant = next.index == Some(i);
             if let RawBsonRef::Document(object) = element {
-                self.within(i, |walk| walk.object(object, rest))?;
+                self.object(object, rest)?;
             }
             match element {
                 _ if !is_meant => {}
@@ -155,19 +141,10 @@ impl<'a> Walk<'_, '_, 'a> {
         ControlFlow::Continue(())
     }
 
-    /// Walks on in an element of a list.
-    fn within(&mut self, at: usize, walk: impl FnOnce(&mut Self) -> ControlFlow<()>) -> ControlFlow<()> {
-        let before = self.outermost;
-        self.outermost = before.or(Some(at));
-        walk(self)?;
-        self.outermost = before;
-        ControlFlow::Continue(())
-    }
-
     fn list_at_end(&mut self, list: &'a RawArray) -> ControlFlow<()> {
         if self.end != EndInList::List {
-            for (i, element) in list.into_iter().map_while(Result::ok).enumerate() {
-                self.within(i, |walk| (walk.visitor)(Some(element)))?;
+            for element in list.into_iter().map_while(Result::ok) {
+                (self.visitor)(Some(element))?;
             }
         }
         match self.end {

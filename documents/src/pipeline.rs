@@ -179,6 +179,11 @@ pub fn all_of(mut filters: Vec<RawDocumentBuf>) -> RawDocumentBuf {
     }
 }
 
+/// The stages through which a document may pass within one call, with those of inner pipelines. Calls nest that deep.
+fn height(stages: &[Stage]) -> usize {
+    stages.len() + stages.iter().map(Stage::height).max().unwrap_or(0)
+}
+
 /// What a stage and those after it need of the documents, beyond the fields that are named.
 enum Needs {
     /// It hands on the rest.
@@ -215,6 +220,16 @@ impl Stage {
             Stage::Lookup(_) | Stage::Union(_) => true,
             Stage::Facet(facets) => facets.iter().any(|facet| facet.pipeline.reads_others()),
             _ => false,
+        }
+    }
+
+    /// The height of the pipelines within it.
+    fn height(&self) -> usize {
+        match self {
+            Stage::Lookup(lookup) => lookup.inner.as_ref().map_or(0, |inner| height(&inner.stages)),
+            Stage::Union(union) => height(&union.pipeline.stages),
+            Stage::Facet(facets) => facets.iter().map(|facet| height(&facet.pipeline.stages)).max().unwrap_or(0),
+            _ => 0,
         }
     }
 
@@ -290,8 +305,9 @@ pub struct PipelineRun {
 impl PipelineRun {
     /// With other collections, for `$lookup` and `$unionWith`.
     #[must_use]
-    pub fn with_foreign(self, foreign: Box<dyn Foreign>) -> PipelineRun {
-        PipelineRun { foreign, ..self }
+    pub fn with_foreign(mut self, foreign: Box<dyn Foreign>) -> PipelineRun {
+        self.foreign = foreign;
+        self
     }
 
     /// Takes the next document. Returns whether more can change the result.
@@ -353,6 +369,13 @@ impl PipelineRun {
         let PipelineRun { stages, states, results, now_ms, memory, foreign, .. } = self;
         let moment = Moment { now_ms: *now_ms, stop, variables: &[] };
         Feed { stages, states, results, shared: Shared { memory, foreign: &**foreign, moment } }
+    }
+}
+
+impl Drop for PipelineRun {
+    /// What it kept no longer counts for the runs that share its memory.
+    fn drop(&mut self) {
+        self.memory.give_back(self.results.bytes + self.states.iter().map(State::bytes).sum::<usize>());
     }
 }
 

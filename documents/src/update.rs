@@ -7,11 +7,8 @@
 //! 3. All operators act on the document in the order of their paths, whatever the order in which they are written: names
 //!    in the order of their bytes, numbers by value. So new fields are appended in that order, as in MongoDB since 5.0.
 //! 4. The `_id` of a document never changes.
-//! 5. `$`, `$[]` and `$[name]` in a path stand for elements of the list as it is before the update.
 
 mod apply;
-mod bits;
-mod elements;
 mod list;
 mod number;
 mod parse;
@@ -26,8 +23,7 @@ use crate::validate::check;
 use crate::{Code, Result, RuleError};
 use apply::{Change, Occasion};
 use bson::RawDocument;
-use bson::raw::{RawArray, RawBsonRef, RawDocumentBuf, cstr};
-use elements::Elements;
+use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use tree::{Node, Room, damaged};
 use upsert::Wanted;
 
@@ -48,8 +44,8 @@ pub struct Update(Kind);
 enum Kind {
     /// The new document; without an `_id` it keeps that of the old one.
     Replacement(RawDocumentBuf),
-    /// In the order of their paths, and which elements of lists these mean.
-    Operators(Vec<Change>, Elements),
+    /// In the order of their paths.
+    Operators(Vec<Change>),
 }
 
 impl Update {
@@ -57,19 +53,11 @@ impl Update {
     /// `multi` says that all documents that match will be updated.
     ///
     /// # Errors
-    /// `FailedToParse` for other operators, for a pipeline (a list) and for a replacement of many documents; `DollarPrefixedFieldName` for a top-level name that starts with `$`;
+    /// `FailedToParse` for other operators, for `$`, `$[]` and `$[x]` in paths, for a pipeline (a list) and for a
+    /// replacement of many documents; `DollarPrefixedFieldName` for a top-level name that starts with `$`;
     /// `ConflictingUpdateOperators` for two operators at one path or within each other's; `EmptyFieldName`, `BadValue`,
     /// `TypeMismatch` for paths and arguments that cannot be.
     pub fn parse(update: RawBsonRef<'_>, multi: bool) -> Result<Update> {
-        Update::parse_with(update, multi, None)
-    }
-
-    /// Reads an update with the filters of the elements that `$[name]` in its paths means.
-    ///
-    /// # Errors
-    /// As [`Update::parse`]; `FailedToParse` for filters that are not used or are about several names, `BadValue` for names without a
-    /// filter.
-    pub fn parse_with(update: RawBsonRef<'_>, multi: bool, array_filters: Option<&RawArray>) -> Result<Update> {
         let refused = |message: String| Err(RuleError::new(Code::FailedToParse, message));
         let update = match update {
             RawBsonRef::Document(update) => update,
@@ -90,9 +78,7 @@ impl Update {
             .collect::<std::result::Result<_, _>>()
             .map_err(|error| damaged(&error))?;
         if names.first().is_some_and(|name| name.starts_with('$')) {
-            let changes = parse::operators(update)?;
-            let elements = Elements::parse(array_filters, &changes)?;
-            return Ok(Update(Kind::Operators(changes, elements)));
+            return parse::operators(update).map(|changes| Update(Kind::Operators(changes)));
         }
         if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
             let message =
@@ -104,15 +90,7 @@ impl Update {
                 "u: a document can replace one document only; use operators such as $set with multi".into(),
             );
         }
-        // A replacement has no paths that could use filters.
-        Elements::parse(array_filters, &[])?;
         Ok(Update(Kind::Replacement(update.to_owned())))
-    }
-
-    /// Whether it has `$` in a path, which means the element that [`crate::Filter::matched_element`] finds.
-    #[must_use]
-    pub fn needs_match(&self) -> bool {
-        matches!(&self.0, Kind::Operators(_, elements) if elements.has_match)
     }
 
     /// The document after the update; `None` if that leaves every byte as it is. `now_ms` is what `$currentDate` writes,
@@ -123,21 +101,7 @@ impl Update {
     /// an operator does not fit what the document holds; `BSONObjectTooLarge`, and `BadValue` for too many levels, of the
     /// result. The message names the operator and the path.
     pub fn apply(&self, document: &RawDocument, now_ms: i64) -> Result<Option<RawDocumentBuf>> {
-        self.apply_at(document, now_ms, None)
-    }
-
-    /// The same; `matched` is the element of a list that `$` in a path means.
-    ///
-    /// # Errors
-    /// As [`Update::apply`].
-    pub fn apply_at(
-        &self,
-        document: &RawDocument,
-        now_ms: i64,
-        matched: Option<usize>,
-    ) -> Result<Option<RawDocumentBuf>> {
-        let occasion = Occasion { now_ms, is_insert: false, room: &Room::new() };
-        let updated = self.updated(document, occasion, matched)?;
+        let updated = self.updated(document, Occasion { now_ms, is_insert: false, room: &Room::new() })?;
         if updated.as_bytes() == document.as_bytes() {
             return Ok(None);
         }
@@ -157,11 +121,10 @@ impl Update {
     pub fn upsert(&self, query: &RawDocument, now_ms: i64) -> Result<RawDocumentBuf> {
         let wanted = match &self.0 {
             Kind::Replacement(_) => Wanted::Id,
-            Kind::Operators(..) => Wanted::All,
+            Kind::Operators(_) => Wanted::All,
         };
         let seed = upsert::seed(query, wanted)?;
-        let occasion = Occasion { now_ms, is_insert: true, room: &Room::new() };
-        let document = self.updated(&seed, occasion, None)?;
+        let document = self.updated(&seed, Occasion { now_ms, is_insert: true, room: &Room::new() })?;
         check(&document)?;
         Ok(document)
     }
@@ -172,22 +135,10 @@ impl Update {
         matches!(self.0, Kind::Replacement(_))
     }
 
-    fn updated(
-        &self,
-        document: &RawDocument,
-        occasion: Occasion<'_>,
-        matched: Option<usize>,
-    ) -> Result<RawDocumentBuf> {
+    fn updated(&self, document: &RawDocument, occasion: Occasion<'_>) -> Result<RawDocumentBuf> {
         match &self.0 {
             Kind::Replacement(new) => replaced(document, new),
-            Kind::Operators(changes, elements) => {
-                let expanded;
-                let changes = if elements.are_named {
-                    expanded = elements.expanded(changes, document, matched)?;
-                    expanded.as_slice()
-                } else {
-                    changes.as_slice()
-                };
+            Kind::Operators(changes) => {
                 let mut tree = Node::document(document)?;
                 for change in changes {
                     change.apply(&mut tree, occasion)?;

@@ -1,14 +1,16 @@
 //! Results of a pipeline, made while they are fetched.
 
-use crate::command::Command;
+use crate::command::{Command, refuse_buckets};
 use crate::cursors::Results;
-use crate::deadline::Deadline;
-use crate::error::{CommandError, Result};
+use crate::deadline::{Deadline, KeptDeadline};
+use crate::error::{CommandError, Result, ServerCode};
 use crate::measurements::{Measurements, Query};
+use crate::profiler;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use ebbtide::{FindRequest, Snapshot};
 use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineMemory, PipelineRun, Take};
-use ebbtide_ttl::{Code, SystemClock};
+use ebbtide_ttl::Code;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Documents that are read at a time.
@@ -24,6 +26,8 @@ pub(crate) struct Piped {
     /// What was read and not given to the pipeline yet.
     read: std::vec::IntoIter<RawDocumentBuf>,
     ready: std::vec::IntoIter<RawDocumentBuf>,
+    /// The deadline of the command that fetches results, for the other collections that are read.
+    ends: Option<Arc<Mutex<KeptDeadline>>>,
 }
 
 impl Piped {
@@ -34,13 +38,17 @@ impl Piped {
         pipeline: &Pipeline,
         memory: &PipelineMemory,
     ) -> Result<Piped> {
-        let run = pipeline.run_within(command.now_ms(), memory);
-        let others = match pipeline.reads_others() {
-            true => command.existing()?.map(|database| database.snapshot()),
-            false => None,
-        };
-        let run = run.with_foreign(Box::new(Others(others)));
-        Ok(Piped { source: Some(source), run, read: Vec::new().into_iter(), ready: Vec::new().into_iter() })
+        let mut run = pipeline.run_within(command.now_ms(), memory);
+        let mut ends = None;
+        if pipeline.reads_others()
+            && let Some(database) = command.existing()?
+        {
+            let deadline = Arc::new(Mutex::new(command.deadline.kept()));
+            run = run.with_foreign(Box::new(Others { snapshot: database.snapshot(), ends: deadline.clone() }));
+            ends = Some(deadline);
+        }
+        let (read, ready) = (Vec::new().into_iter(), Vec::new().into_iter());
+        Ok(Piped { source: Some(source), run, read, ready, ends })
     }
 
     /// Reads until something comes out, or the end.
@@ -68,6 +76,9 @@ impl Piped {
 
 impl Results for Piped {
     fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
+        if let Some(ends) = &self.ends {
+            *ends.lock() = deadline.kept();
+        }
         let (mut batch, mut size) = (Vec::new(), 0);
         while batch.len() < count {
             self.fill(deadline)?;
@@ -126,9 +137,12 @@ impl Results for Chained {
     }
 }
 
-/// The collections of a database at one instant, for `$lookup` and `$unionWith`; none without one.
+/// The collections of a database at one instant, for `$lookup` and `$unionWith`.
 #[derive(Debug)]
-pub(crate) struct Others(pub(crate) Option<Snapshot>);
+struct Others {
+    snapshot: Snapshot,
+    ends: Arc<Mutex<KeptDeadline>>,
+}
 
 impl Foreign for Others {
     fn visit(
@@ -140,9 +154,9 @@ impl Foreign for Others {
     ) -> std::result::Result<(), ExpressionError> {
         let of_error = |error: CommandError| ExpressionError::new(error.code, error.message);
         let Some(mut results) = self.find(collection, filter).map_err(of_error)? else { return Ok(()) };
-        let (clock, ended) = (Arc::new(SystemClock::new()), Arc::default());
+        let ends = self.ends.lock().clone();
         while !results.is_done() {
-            let batch = results.next_batch(READ, READ_BYTES, Deadline::new(&clock, &ended)).map_err(of_error)?;
+            let batch = results.next_batch(READ, READ_BYTES, ends.get()).map_err(of_error)?;
             if stop() {
                 return Err(of_error(CommandError::new(Code::Interrupted, "the command was ended")));
             }
@@ -159,7 +173,12 @@ impl Foreign for Others {
 impl Others {
     /// The documents of a collection that match a filter; nothing if it does not exist.
     fn find(&self, collection: &str, filter: &RawDocument) -> Result<Option<Box<dyn Results>>> {
-        let Some(snapshot) = &self.0 else { return Ok(None) };
+        refuse_buckets(collection)?;
+        if collection == profiler::COLLECTION {
+            let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
+            return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
+        }
+        let snapshot = &self.snapshot;
         Ok(match snapshot.documents(collection) {
             Ok(documents) => Some(Box::new(documents.find(FindRequest::new(filter)?))),
             Err(error) if error.code() == Code::NamespaceNotFound => None,

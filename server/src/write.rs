@@ -9,7 +9,7 @@ use crate::error::{CommandError, Result, ServerCode, write_errors};
 use crate::reply;
 use crate::shared::add;
 use crate::source::{check_hint, plan_of_documents, wrong_hint};
-use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use ebbtide::{Collection, Database, DeleteRequest, Documents, Stop, UpdateRequest, WriteOutcome, value_of_bson};
 use ebbtide_ttl::{Code, Filter};
@@ -207,26 +207,15 @@ fn one_update(
     index: usize,
     update: &RawDocument,
 ) -> Result<std::result::Result<UpdateRequest, ebbtide::Error>> {
-    let refused = ["collation", "c", "sort"];
-    let known = ["q", "u", "multi", "upsert", "hint", "arrayFilters"];
-    let one = One::new("updates", index, update, &[&known[..], &refused[..]].concat())?;
+    let refused = ["arrayFilters", "collation", "c", "sort"];
+    let one = One::new("updates", index, update, &[&["q", "u", "multi", "upsert", "hint"], &refused[..]].concat())?;
     let (multi, upsert) = (one.flag("multi")?, one.flag("upsert")?);
     let query = one.query()?.to_owned();
     let change = one.get("u").ok_or_else(|| missing("u", &one.what))?;
     if let Some(error) = one.refused(&refused).or_else(|| wrong_hint(command, one.get("hint"))) {
         return Ok(Err(error));
     }
-    let filters = array_filters(one.get("arrayFilters"))?;
-    Ok(UpdateRequest::with_array_filters(query, change, multi, upsert, filters))
-}
-
-/// The filters of the elements that an update names.
-fn array_filters(value: Option<RawBsonRef<'_>>) -> Result<Option<&RawArray>> {
-    match value {
-        None | Some(RawBsonRef::Null) => Ok(None),
-        Some(RawBsonRef::Array(filters)) => Ok(Some(filters)),
-        Some(other) => Err(mismatch("arrayFilters", "a list of filters", other)),
-    }
+    Ok(UpdateRequest::new(query, change, multi, upsert))
 }
 
 pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
@@ -351,7 +340,7 @@ fn delete_measurements(
 }
 
 pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    command.refuse(&["collation", "let"])?;
+    command.refuse(&["arrayFilters", "collation", "let"])?;
     check_hint(command, command.get("hint"))?;
     let (remove, upsert) = (command.flag("remove")?.unwrap_or(false), command.flag("upsert")?.unwrap_or(false));
     let request = ebbtide::FindAndModify::new(&ebbtide::FindAndModifyOptions {
@@ -362,7 +351,6 @@ pub(crate) fn find_and_modify(command: &Command<'_>) -> Result<RawDocumentBuf> {
         new: command.flag("new")?.unwrap_or(false),
         upsert,
         fields: command.document("fields")?,
-        array_filters: array_filters(command.get("arrayFilters"))?,
     })?;
     let target = target(command, upsert)?;
     note_plan(command, &target, command.document("query")?);

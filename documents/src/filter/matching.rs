@@ -1,6 +1,6 @@
 //! Whether a document matches.
 
-use super::node::{Comparison, Condition, Node, Test, is_set};
+use super::node::{Comparison, Condition, Node, Test};
 use crate::order::{Number, TypeClass, compare, integer_of};
 use crate::raw::list_as_object;
 use bson::RawDocument;
@@ -17,63 +17,6 @@ impl Node {
             Node::Field(path, test) => path.visit(document, test.end_in_list(), &mut |value| {
                 if test.holds(value) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }),
-        }
-    }
-}
-
-impl Node {
-    /// The element of a list by which a document matches, if a list decides; `None` if it does not match.
-    pub(super) fn element(&self, document: &RawDocument) -> Option<Option<usize>> {
-        match self {
-            Node::And(_) => {
-                let mut last = None;
-                for node in self.in_order() {
-                    last = node.element(document)?.or(last);
-                }
-                Some(last)
-            }
-            Node::Or(_) => self.in_order().into_iter().find_map(|node| node.element(document)),
-            Node::Not(inner) => (!inner.matches(document)).then_some(None),
-            Node::Never => None,
-            Node::Field(path, test) => {
-                let mut found = None;
-                let outermost = path.visit_until(document, test.end_in_list(), &mut |value| {
-                    if !test.holds(value) {
-                        return ControlFlow::Continue(());
-                    }
-                    found = value;
-                    ControlFlow::Break(())
-                })?;
-                Some(outermost.or_else(|| test.element(found?)))
-            }
-        }
-    }
-
-    /// The parts of a conjunction or disjunction in the order in which MongoDB evaluates them.
-    fn in_order(&self) -> Vec<&Node> {
-        let mut parts = Vec::new();
-        self.add_parts(matches!(self, Node::And(_)), &mut parts);
-        parts.sort_by_key(|node| node.place());
-        parts
-    }
-
-    /// Adds the parts, and those of parts of the same kind.
-    fn add_parts<'n>(&'n self, of_and: bool, parts: &mut Vec<&'n Node>) {
-        match self {
-            Node::And(inner) if of_and => inner.iter().for_each(|node| node.add_parts(of_and, parts)),
-            Node::Or(inner) if !of_and => inner.iter().for_each(|node| node.add_parts(of_and, parts)),
-            other => parts.push(other),
-        }
-    }
-
-    /// The place in the order of evaluation: by kind, then by path.
-    fn place(&self) -> (u8, &str) {
-        match self {
-            Node::And(_) => (0, ""),
-            Node::Or(_) => (1, ""),
-            Node::Field(path, test) => (test.place(), path.as_str()),
-            Node::Never => (30, ""),
-            Node::Not(_) => (31, ""),
         }
     }
 }
@@ -109,53 +52,22 @@ impl Test {
             Test::Mod(divisor, remainder) => {
                 whole(found).is_some_and(|dividend| dividend.wrapping_rem(*divisor) == *remainder)
             }
-            Test::Bits(bits, mask) => match found {
-                RawBsonRef::Binary(binary) => bits.hold(mask, |position| is_set(binary.bytes, position)),
-                // A negative number has ones without end before it.
-                other => Number::of(other)
-                    .and_then(Number::to_i64)
-                    .is_some_and(|number| bits.hold(mask, |position| (number >> position.min(63)) & 1 == 1)),
-            },
             Test::Size(size) => match found {
                 RawBsonRef::Array(list) => list.into_iter().map_while(Result::ok).count() == *size,
                 _ => false,
             },
-            Test::ElementValue(_) | Test::ElementObject(_) => self.element(found).is_some(),
-        }
-    }
-
-    /// The number of the first element of a list for which `$elemMatch` holds; `None` for other tests too.
-    fn element(&self, list: RawBsonRef<'_>) -> Option<usize> {
-        let RawBsonRef::Array(list) = list else { return None };
-        let mut elements = list.into_iter().map_while(Result::ok);
-        match self {
-            Test::ElementValue(condition) => elements.position(|element| condition.holds(element)),
-            Test::ElementObject(node) => elements.position(|element| match element {
-                RawBsonRef::Document(object) => node.matches(object),
-                RawBsonRef::Array(inner) => list_as_object(inner).is_some_and(|object| node.matches(object)),
+            Test::ElementValue(condition) => match found {
+                RawBsonRef::Array(list) => list.into_iter().map_while(Result::ok).any(|v| condition.holds(v)),
                 _ => false,
-            }),
-            _ => None,
-        }
-    }
-
-    /// The place of the test in the order in which MongoDB evaluates conditions.
-    fn place(&self) -> u8 {
-        match self {
-            Test::ElementObject(_) => 2,
-            Test::ElementValue(_) => 3,
-            Test::Size(_) => 4,
-            Test::Compare(Comparison::Eq, _) => 5,
-            Test::Compare(Comparison::Lte, _) => 6,
-            Test::Compare(Comparison::Lt, _) => 7,
-            Test::Compare(Comparison::Gt, _) => 8,
-            Test::Compare(Comparison::Gte, _) => 9,
-            Test::Regex(_) => 10,
-            Test::Mod(..) => 11,
-            Test::Exists => 12,
-            Test::In(..) => 13,
-            Test::Bits(..) => 14,
-            Test::Type(_) => 32,
+            },
+            Test::ElementObject(node) => match found {
+                RawBsonRef::Array(list) => list.into_iter().map_while(Result::ok).any(|element| match element {
+                    RawBsonRef::Document(object) => node.matches(object),
+                    RawBsonRef::Array(inner) => list_as_object(inner).is_some_and(|object| node.matches(object)),
+                    _ => false,
+                }),
+                _ => false,
+            },
         }
     }
 

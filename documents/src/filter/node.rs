@@ -82,8 +82,6 @@ pub(super) enum Test {
     Regex(Pattern),
     /// Divisor and remainder.
     Mod(i64, i64),
-    /// Bits of a number or of binary data.
-    Bits(Bits, Mask),
     /// A list of this length.
     Size(usize),
     /// A list with an element for which the condition holds.
@@ -100,64 +98,6 @@ impl Test {
             _ => EndInList::ElementsAndList,
         }
     }
-}
-
-/// What is said of the bits at some positions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bits {
-    AllSet,
-    AllClear,
-    AnySet,
-    AnyClear,
-}
-
-impl Bits {
-    pub(super) fn named(operator: &str) -> Option<Bits> {
-        Some(match operator {
-            "$bitsAllSet" => Bits::AllSet,
-            "$bitsAllClear" => Bits::AllClear,
-            "$bitsAnySet" => Bits::AnySet,
-            "$bitsAnyClear" => Bits::AnyClear,
-            _ => return None,
-        })
-    }
-
-    /// Whether it holds for the bits that a mask chooses.
-    pub(super) fn hold(self, mask: &Mask, is_set: impl Fn(u32) -> bool) -> bool {
-        let mut bits = mask.positions().map(is_set);
-        match self {
-            Bits::AllSet => bits.all(|bit| bit),
-            Bits::AllClear => bits.all(|bit| !bit),
-            Bits::AnySet => bits.any(|bit| bit),
-            Bits::AnyClear => bits.any(|bit| !bit),
-        }
-    }
-}
-
-/// The positions of bits, counted from the lowest one.
-#[derive(Debug, Clone)]
-pub(super) enum Mask {
-    Positions(Vec<u32>),
-    /// Those of the ones in these bytes, the lowest first.
-    Bytes(Vec<u8>),
-}
-
-impl Mask {
-    fn positions(&self) -> Box<dyn Iterator<Item = u32> + '_> {
-        match self {
-            Mask::Positions(positions) => Box::new(positions.iter().copied()),
-            Mask::Bytes(bytes) => {
-                let end = u32::try_from(bytes.len().saturating_mul(8)).unwrap_or(u32::MAX);
-                Box::new((0..end).filter(|position| is_set(bytes, *position)))
-            }
-        }
-    }
-}
-
-/// Whether a bit is set, counted from the lowest one of the first byte. Bits after the last byte are not.
-pub(super) fn is_set(bytes: &[u8], position: u32) -> bool {
-    let byte = usize::try_from(position / 8).ok().and_then(|at| bytes.get(at));
-    byte.is_some_and(|byte| (byte >> (position % 8)) & 1 == 1)
 }
 
 /// A set of BSON types.

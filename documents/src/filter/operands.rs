@@ -1,7 +1,7 @@
 //! What operators take.
 
 use super::matching::whole;
-use super::node::{Mask, TypeSet};
+use super::node::TypeSet;
 use crate::Code;
 use crate::order::Number;
 use crate::raw::type_name;
@@ -83,38 +83,6 @@ pub(super) fn types(operand: RawBsonRef<'_>) -> std::result::Result<TypeSet, (Co
 pub(super) fn size(operand: RawBsonRef<'_>) -> Result<usize> {
     let size = Number::of(operand).and_then(Number::to_i64).and_then(|size| usize::try_from(size).ok());
     size.ok_or_else(|| format!("$size needs a whole number that is not negative, not {}", shown(operand)))
-}
-
-/// The operand of an operator on bits: a list of positions, a number, or binary data; or the code of what is wrong with it, and
-/// what that is.
-pub(super) fn mask(operator: &str, operand: RawBsonRef<'_>) -> std::result::Result<Mask, (Code, String)> {
-    match operand {
-        RawBsonRef::Array(list) => {
-            let positions = elements(list).into_iter().map(bit_position);
-            positions.collect::<std::result::Result<_, _>>().map(Mask::Positions)
-        }
-        RawBsonRef::Binary(binary) => Ok(Mask::Bytes(binary.bytes.to_vec())),
-        other => match Number::of(other).map(Number::to_i64) {
-            Some(Some(mask @ 0..)) => Ok(Mask::Bytes(mask.to_le_bytes().to_vec())),
-            Some(_) => {
-                let what = format!("{operator} needs a mask from 0 to 2^63 - 1, not {}", shown(other));
-                Err((Code::FailedToParse, what))
-            }
-            None => {
-                let what = format!("{operator} takes an Array, a number, or a BinData but received: {}", shown(other));
-                Err((Code::BadValue, what))
-            }
-        },
-    }
-}
-
-fn bit_position(value: RawBsonRef<'_>) -> std::result::Result<u32, (Code, String)> {
-    let position = Number::of(value).and_then(Number::to_i64).and_then(|position| i32::try_from(position).ok());
-    position.and_then(|position| u32::try_from(position).ok()).ok_or_else(|| {
-        let what =
-            format!("Failed to parse bit position. Expected a whole number from 0 to 2^31 - 1, got {}", shown(value));
-        (Code::BadValue, what)
-    })
 }
 
 /// The operand of `$mod`: a list of divisor and remainder, whose fractions are cut off.

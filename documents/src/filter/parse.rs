@@ -2,7 +2,7 @@
 //! had first, then a wrong operand, then an emptiness; of equal ones the first in the text.
 
 use super::Purpose;
-use super::node::{Bits, Comparison, Condition, Node, Test};
+use super::node::{Comparison, Condition, Node, Test};
 use super::operands;
 use super::pattern::Pattern;
 use crate::json::DEPTH_MAX;
@@ -14,8 +14,8 @@ use bson::RawDocument;
 use bson::raw::RawBsonRef;
 
 /// Operators on paths, for the message about an unknown one.
-const OPERATORS: &str = "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $type, $all, $size, $elemMatch, $regex, $mod, \
-     $bitsAllSet, $bitsAllClear, $bitsAnySet, $bitsAnyClear and $not";
+const OPERATORS: &str =
+    "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $type, $all, $size, $elemMatch, $regex, $mod and $not";
 /// What a partial filter may have.
 const PARTIAL_OPERATORS: &str = "$eq, $gt, $gte, $lt, $lte, $in, $type, $exists: true, $and and $or";
 
@@ -222,7 +222,13 @@ impl Parser {
                 return Some(Condition::Not(Box::new(test)));
             }
             "$type" => {
-                return Some(self.coded(path, operands::types(operand).map(Test::Type)));
+                return Some(match operands::types(operand) {
+                    Ok(types) => Condition::Test(Test::Type(types)),
+                    Err((code, message)) => {
+                        self.report(Rank::Operand, code, format!("field '{path}': {message}"));
+                        Condition::Never
+                    }
+                });
             }
             _ => {}
         }
@@ -260,26 +266,12 @@ impl Parser {
             },
             "$options" if matches!(all.get("$regex"), Ok(Some(_))) => return None,
             "$options" => self.tested(path, Err("$options needs a $regex beside it".to_owned())),
-            _ => match Bits::named(name) {
-                Some(bits) => self.coded(path, operands::mask(name, operand).map(|mask| Test::Bits(bits, mask))),
-                None => {
-                    self.no_operator(name, Some(path));
-                    Condition::Never
-                }
-            },
-        };
-        Some(condition)
-    }
-
-    /// A test, or the fault of its operand with its code.
-    fn coded(&mut self, path: &Path, test: std::result::Result<Test, (Code, String)>) -> Condition {
-        match test {
-            Ok(test) => Condition::Test(test),
-            Err((code, message)) => {
-                self.report(Rank::Operand, code, format!("field '{path}': {message}"));
+            _ => {
+                self.no_operator(name, Some(path));
                 Condition::Never
             }
-        }
+        };
+        Some(condition)
     }
 
     /// A test, or the fault of its operand.

@@ -35,6 +35,11 @@ impl Facets {
         Ok(more)
     }
 
+    /// The bytes that are counted for what they keep.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(InnerRun::bytes).sum()
+    }
+
     /// The document of all results. `held` is the memory that is counted for them.
     pub(super) fn finish(self, facets: &[Facet], held: &mut usize, shared: Shared<'_>) -> Result<RawDocumentBuf> {
         let mut document = RawDocumentBuf::new();

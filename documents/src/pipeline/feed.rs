@@ -53,6 +53,17 @@ impl State {
         };
         stages.iter().map(state).collect()
     }
+
+    /// The bytes that are counted for what it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            State::Sort { bytes, .. } | State::Kept { bytes, .. } => *bytes,
+            State::Group(grouping) => grouping.bytes(),
+            State::Lookup(table) => table.as_ref().map_or(0, |table| table.bytes),
+            State::Facet(facets) => facets.bytes(),
+            State::Nothing | State::Counted(_) | State::IsFull(_) => 0,
+        }
+    }
 }
 
 /// Results that were not taken yet.
@@ -101,6 +112,11 @@ impl InnerRun {
 
     pub(super) fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// The bytes that are counted for what it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        self.results.bytes + self.states.iter().map(State::bytes).sum::<usize>()
     }
 
     /// Ends the input.
@@ -288,11 +304,12 @@ impl Feed<'_> {
             is_full = !self.give_all(run.results())?;
             Ok(more && !is_full)
         })?;
-        if !is_full {
-            run.finish(stages, shared)?;
-            self.give_all(run.results())?;
+        if is_full {
+            shared.memory.give_back(run.bytes());
+            return Ok(());
         }
-        Ok(())
+        run.finish(stages, shared)?;
+        self.give_all(run.results()).map(drop)
     }
 
     /// Hands on results of an inner pipeline. Returns whether the next stage can use more.

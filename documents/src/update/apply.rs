@@ -1,18 +1,15 @@
 //! What each operator does to a document.
 
-use super::bits::{Bitwise, combined};
 use super::list::{Condition, End, Push, add_to_set};
 use super::number::{Arithmetic, is_number};
 use super::path::UpdatePath;
 use super::tree::{Node, Reached, Room};
-use crate::expression::accumulator::size_of_value;
 use crate::json::relaxed_value_text;
 use crate::raw::type_name;
 use crate::{Code, Result, RuleError};
 use bson::raw::{RawBson, RawBsonRef};
 use bson::{DateTime, Timestamp};
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 /// One path of one operator.
 #[derive(Debug, Clone)]
@@ -21,8 +18,8 @@ pub(super) struct Change {
     pub(super) operator: &'static str,
     /// The path that it changes.
     pub(super) path: UpdatePath,
-    /// What it does there; shared by the changes of several elements.
-    pub(super) action: Arc<Action>,
+    /// What it does there.
+    pub(super) action: Action,
 }
 
 /// What is done at a path.
@@ -36,8 +33,6 @@ pub(super) enum Action {
     Unset,
     /// `$inc`, `$mul`.
     Compute(Arithmetic, RawBson),
-    /// `$bit`, in turn.
-    Bits(Vec<(Bitwise, RawBson)>),
     /// `$min` replaces greater values, `$max` lesser ones.
     Bound(Ordering, RawBson),
     /// `$rename`, from this path.
@@ -75,14 +70,14 @@ pub(super) struct Occasion<'r> {
 impl Change {
     /// The paths that the operator changes.
     pub(super) fn paths(&self) -> impl Iterator<Item = &UpdatePath> {
-        let source = if let Action::RenameFrom(source) = &*self.action { Some(source) } else { None };
+        let source = if let Action::RenameFrom(source) = &self.action { Some(source) } else { None };
         std::iter::once(&self.path).chain(source)
     }
 
     /// Changes the document.
     pub(super) fn apply<'a>(&'a self, document: &mut Node<'a>, occasion: Occasion<'_>) -> Result<()> {
         let room = occasion.room;
-        match &*self.action {
+        match &self.action {
             Action::Set(value) => self.set(document, Node::Value(value.as_raw_bson_ref()), room),
             Action::SetOnInsert(value) if occasion.is_insert => {
                 self.set(document, Node::Value(value.as_raw_bson_ref()), room)
@@ -92,7 +87,6 @@ impl Change {
             Action::Compute(arithmetic, operand) => {
                 self.compute(document, *arithmetic, operand.as_raw_bson_ref(), room)
             }
-            Action::Bits(operations) => self.bits(document, operations, room),
             Action::Bound(replaced, bound) => self.bound(document, *replaced, bound.as_raw_bson_ref(), room),
             Action::RenameFrom(source) => self.rename(document, source, room),
             Action::CurrentDate(clock) => self.set(document, Node::Value(clock.value(occasion.now_ms)), room),
@@ -164,27 +158,6 @@ impl Change {
                     Arithmetic::Multiply => arithmetic.compute(RawBsonRef::Int32(0), operand),
                 };
                 parent.create(&self.path, from, Node::Value(start.unwrap_or(operand)), room)?;
-            }
-            Reached::Blocked(node, at) => return Err(self.blocked(&self.path, node, at)),
-        }
-        Ok(())
-    }
-
-    fn bits<'a>(&'a self, document: &mut Node<'a>, operations: &[(Bitwise, RawBson)], room: &Room) -> Result<()> {
-        match document.reach(&self.path, self.path.names().len())? {
-            Reached::Value(node) => match node.with_value(|value| combined(value, operations)) {
-                Some(result) => *node = Node::Value(result),
-                None => {
-                    let name = node.with_value(type_name);
-                    let reason =
-                        format!("the field holds a value of type {name}, no integer; $set it to an integer first");
-                    return Err(self.error(Code::BadValue, &reason));
-                }
-            },
-            Reached::Missing(parent, from) => {
-                if let Some(result) = combined(RawBsonRef::Int32(0), operations) {
-                    parent.create(&self.path, from, Node::Value(result), room)?;
-                }
             }
             Reached::Blocked(node, at) => return Err(self.blocked(&self.path, node, at)),
         }
@@ -280,17 +253,6 @@ impl Change {
     /// An error of this operator at this path.
     pub(super) fn error(&self, code: Code, reason: &str) -> RuleError {
         RuleError::new(code, format!("{} of '{}': {reason}", self.operator, self.path))
-    }
-}
-
-impl Action {
-    /// About the bytes that it writes.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Action::Set(value) | Action::SetOnInsert(value) | Action::Bound(_, value) => size_of_value(value),
-            Action::Push(Push { values, .. }) | Action::AddToSet(values) => values.iter().map(size_of_value).sum(),
-            _ => size_of::<RawBson>(),
-        }
     }
 }
 

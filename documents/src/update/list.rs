@@ -52,8 +52,6 @@ impl Direction {
 pub(super) enum Condition {
     /// Elements equal to a value.
     Equal(RawBson),
-    /// Elements equal to one of several values, by their keys.
-    Among(BTreeSet<Vec<u8>>),
     /// Objects that match a filter.
     Members(Filter),
     /// Elements for which operators hold: a filter on the member of [`element_document`].
@@ -140,7 +138,6 @@ impl Condition {
     pub(super) fn holds(&self, element: &Node<'_>) -> bool {
         element.with_value(|element| match self {
             Condition::Equal(value) => crate::compare(element, value.as_raw_bson_ref()).is_eq(),
-            Condition::Among(keys) => keys.contains(&crate::value_key(element)),
             Condition::Members(filter) => element.as_document().is_some_and(|object| filter.matches(object)),
             Condition::Element(filter) => filter.matches(&element_document(element)),
         })

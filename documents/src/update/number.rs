@@ -55,7 +55,7 @@ impl Arithmetic {
     }
 }
 
-pub(super) fn integer_of(value: RawBsonRef<'_>) -> Option<i64> {
+fn integer_of(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(i) => Some(i.into()),
         RawBsonRef::Int64(i) => Some(i),

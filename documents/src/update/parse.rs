@@ -1,9 +1,8 @@
 //! Reading an update's operators.
 
 use super::apply::{Action, Change, Clock};
-use super::bits::Bitwise;
 use super::list::{Condition, Direction, ElementSort, End, Push, element_document};
-use super::number::{Arithmetic, integer_of, is_number};
+use super::number::{Arithmetic, is_number};
 use super::path::UpdatePath;
 use super::tree::damaged;
 use crate::order::Number;
@@ -12,10 +11,9 @@ use crate::{Code, Filter, Purpose, Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 /// The operators, in the order in which an error lists them.
-const OPERATORS: [&str; 15] = [
+const OPERATORS: [&str; 13] = [
     "$set",
     "$unset",
     "$inc",
@@ -28,9 +26,7 @@ const OPERATORS: [&str; 15] = [
     "$push",
     "$addToSet",
     "$pull",
-    "$pullAll",
     "$pop",
-    "$bit",
 ];
 
 /// Reads `{$set: {...}, $inc: {...}}`: the changes in the order in which they are applied.
@@ -68,7 +64,7 @@ fn unknown_operator(name: &str) -> RuleError {
 }
 
 /// Refuses two changes of one path, and of a path and one within it.
-pub(super) fn refuse_conflicts(changes: &[Change]) -> Result<()> {
+fn refuse_conflicts(changes: &[Change]) -> Result<()> {
     let mut paths: Vec<(&UpdatePath, &Change)> =
         changes.iter().flat_map(|change| change.paths().map(move |path| (path, change))).collect();
     paths.sort_by(|a, b| a.0.cmp(b.0));
@@ -77,35 +73,26 @@ pub(super) fn refuse_conflicts(changes: &[Change]) -> Result<()> {
         if let [(path, change), (other, other_change)] = pair
             && path.contains(other)
         {
-            return Err(conflict(change, path, other_change, other));
-        }
-    }
-    for (path, change) in paths.iter().filter(|(path, _)| path.has_places()) {
-        if let Some((other, other_change)) = paths.iter().find(|(other, _)| path.clashes_with(other)) {
-            return Err(conflict(change, path, other_change, other));
+            let message = format!(
+                "{} of '{path}' and {} of '{other}' change the same field; change it with one operator at one path",
+                change.operator, other_change.operator
+            );
+            return Err(RuleError::new(Code::ConflictingUpdateOperators, message));
         }
     }
     Ok(())
 }
 
-fn conflict(change: &Change, path: &UpdatePath, other_change: &Change, other: &UpdatePath) -> RuleError {
-    let message = format!(
-        "{} of '{path}' and {} of '{other}' change the same field; change it with one operator at one path",
-        change.operator, other_change.operator
-    );
-    RuleError::new(Code::ConflictingUpdateOperators, message)
-}
-
 fn change(operator: &'static str, path: &str, argument: RawBsonRef<'_>) -> Result<Change> {
     let context = Context { operator, path };
     let parsed = UpdatePath::parse(path, operator)?;
-    let makes_fields = !matches!(operator, "$unset" | "$pull" | "$pullAll" | "$pop" | "$rename");
+    let makes_fields = !matches!(operator, "$unset" | "$pull" | "$pop" | "$rename");
     if makes_fields {
         context.refuse_dollar(&parsed)?;
     }
     if operator == "$rename" {
         let (path, action) = context.rename(parsed, argument)?;
-        return Ok(Change { operator, path, action: Arc::new(action) });
+        return Ok(Change { operator, path, action });
     }
     let action = match operator {
         "$set" => Action::Set(owned(argument)),
@@ -119,12 +106,10 @@ fn change(operator: &'static str, path: &str, argument: RawBsonRef<'_>) -> Resul
         "$push" => Action::Push(context.push(argument)?),
         "$addToSet" => Action::AddToSet(context.add_to_set(argument)?),
         "$pull" => Action::Pull(context.condition(argument)?),
-        "$pullAll" => Action::Pull(context.among(argument)?),
         "$pop" => Action::Pop(context.end(argument)?),
-        "$bit" => Action::Bits(context.bits(argument)?),
         _ => return Err(unknown_operator(operator)),
     };
-    Ok(Change { operator, path: parsed, action: Arc::new(action) })
+    Ok(Change { operator, path: parsed, action })
 }
 
 /// An operator at a path, for errors.
@@ -161,12 +146,6 @@ impl Context<'_> {
             return Err(self.error(Code::BadValue, &reason));
         };
         let target = UpdatePath::parse(target, self.operator)?;
-        for (path, which) in [(&source, "source"), (&target, "destination")] {
-            if path.has_places() {
-                let reason = format!("The {which} field for $rename may not be dynamic: {path}");
-                return Err(self.error(Code::BadValue, &reason));
-            }
-        }
         self.refuse_dollar(&target)?;
         if source.contains(&target) || target.contains(&source) {
             let reason = format!("'{target}' is the same path or one within the other; rename to a path beside it");
@@ -308,41 +287,6 @@ impl Context<'_> {
                 Filter::parse(&element_document(argument), Purpose::Find).map(Condition::Element).map_err(named)
             }
             _ => Filter::parse(object, Purpose::Find).map(Condition::Members).map_err(named),
-        }
-    }
-
-    fn among(&self, argument: RawBsonRef<'_>) -> Result<Condition> {
-        let RawBsonRef::Array(values) = argument else {
-            let reason = format!("$pullAll requires an array argument but was given a {}", type_name(argument));
-            return Err(self.error(Code::BadValue, &reason));
-        };
-        let keys = values.into_iter().map(|value| value.map(crate::value_key).map_err(|error| damaged(&error)));
-        keys.collect::<Result<_>>().map(Condition::Among)
-    }
-
-    /// The operations of `$bit`, in their order.
-    fn bits(&self, argument: RawBsonRef<'_>) -> Result<Vec<(Bitwise, RawBson)>> {
-        let expected = "expected an object of operations, as in {$bit: {path: {and: 5}}}";
-        let RawBsonRef::Document(object) = argument else {
-            let reason = format!("{expected}, got a value of type {}", type_name(argument));
-            return Err(self.error(Code::BadValue, &reason));
-        };
-        let operation = |member: std::result::Result<(&bson::raw::CStr, RawBsonRef<'_>), _>| {
-            let (name, operand) = member.map_err(|error| damaged(&error))?;
-            let Some(bitwise) = Bitwise::named(name.as_str()) else {
-                let reason = format!("'{name}' is not known; there are and, or and xor");
-                return Err(self.error(Code::BadValue, &reason));
-            };
-            if integer_of(operand).is_none() {
-                let reason = format!("expected an int32 or int64, got a value of type {}", type_name(operand));
-                return Err(self.error(Code::BadValue, &reason));
-            }
-            Ok((bitwise, owned(operand)))
-        };
-        let operations = object.iter().map(operation).collect::<Result<Vec<_>>>()?;
-        match operations.is_empty() {
-            true => Err(self.error(Code::BadValue, &format!("{expected}, got an empty object"))),
-            false => Ok(operations),
         }
     }
 

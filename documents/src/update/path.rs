@@ -8,23 +8,6 @@ use std::fmt;
 /// The most names of a path: a document has no more levels.
 const NAMES_MAX: usize = 100;
 
-/// A name of a path that stands for elements of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place<'n> {
-    /// `$`: the element that matched the query.
-    Matched,
-    /// `$[name]`: those that match the filter of this name; all of them if it is empty.
-    Elements(&'n str),
-}
-
-/// The elements that a name stands for; `None` if it is the name of a field.
-pub(super) fn place(name: &str) -> Option<Place<'_>> {
-    match name {
-        "$" => Some(Place::Matched),
-        name => name.strip_prefix("$[")?.strip_suffix(']').map(Place::Elements),
-    }
-}
-
 /// A path of at least one name, none of them empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UpdatePath(Vec<CString>);
@@ -40,23 +23,8 @@ impl UpdatePath {
         if names.iter().any(|name| name.is_empty()) {
             return error(Code::EmptyFieldName, "the path has an empty name; write names with one dot between them");
         }
-        match names.first().copied().and_then(place) {
-            Some(Place::Matched) => {
-                let reason = "Cannot have positional (i.e. '$') element in the first position in path";
-                return error(Code::BadValue, reason);
-            }
-            Some(Place::Elements(_)) => {
-                let reason =
-                    "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path";
-                return error(Code::BadValue, reason);
-            }
-            None => {}
-        }
-        if names.iter().filter(|name| **name == "$").count() > 1 {
-            return error(Code::BadValue, "Too many positional (i.e. '$') elements found in path");
-        }
-        if let Some(name) = names.iter().find(|name| name.starts_with("$[") && place(name).is_none()) {
-            let reason = format!("'{name}' lacks its closing bracket; write $[] for all elements, or $[name]");
+        if let Some(name) = names.iter().find(|name| **name == "$" || name.starts_with("$[")) {
+            let reason = format!("'{name}' is not available in paths; name the element of the list by its number");
             return error(Code::FailedToParse, &reason);
         }
         if names.len() > NAMES_MAX {
@@ -79,23 +47,6 @@ impl UpdatePath {
                 Err(RuleError::new(Code::BadValue, message))
             }
         }
-    }
-
-    /// The path of these names.
-    pub(super) fn of_names(names: Vec<CString>) -> UpdatePath {
-        UpdatePath(names)
-    }
-
-    /// Whether it names elements of a list by `$`, `$[]` or `$[name]`.
-    pub(super) fn has_places(&self) -> bool {
-        self.0.iter().any(|name| place(name.as_str()).is_some())
-    }
-
-    /// Whether the two go on from one place by elements of a list and by a name, which cannot both be there.
-    pub(super) fn clashes_with(&self, other: &UpdatePath) -> bool {
-        let is_of_elements = |name: &CString| matches!(place(name.as_str()), Some(Place::Elements(_)));
-        let differ = self.0.iter().zip(&other.0).find(|(a, b)| a != b);
-        differ.is_some_and(|(a, b)| is_of_elements(a) != is_of_elements(b))
     }
 
     pub(super) fn names(&self) -> &[CString] {

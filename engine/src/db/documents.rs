@@ -236,10 +236,10 @@ impl Documents {
     /// [`Code::FailedToParse`] for unknown operators, [`Code::ImmutableField`] for a change of the `_id`, and errors of operators.
     pub fn update(&self, id: impl Into<Bson>, update: &Document) -> Result<Updated> {
         let key = key_of(&id.into())?;
-        let update = Modification::parse(RawBson::Document(raw_of(update)?).as_raw_bson_ref(), false, None)?;
+        let update = Modification::parse(RawBson::Document(raw_of(update)?).as_raw_bson_ref(), false)?;
         self.write(move |transaction| {
             let Some(found) = transaction.get(&key)? else { return Ok(Updated { matched: 0, modified: 0 }) };
-            let modified = transaction.update(&found, &Filter::everything(), &update)?;
+            let modified = transaction.update(&found, &update)?;
             Ok(Updated { matched: 1, modified: u64::from(modified) })
         })
     }

@@ -10,7 +10,7 @@ use crate::documents::stored::{Stored, raw};
 use crate::documents::transaction::{Modification, Transaction};
 use crate::error::{Error, ErrorKind, Result};
 use crate::requests::Request;
-use ebbtide_documents::bson::raw::{RawArray, RawBson, RawBsonRef};
+use ebbtide_documents::bson::raw::{RawBson, RawBsonRef};
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::{Filter, Projection, Purpose, Sort, Update, check_ttl, id_of};
 use ebbtide_ttl::Code;
@@ -69,23 +69,8 @@ impl UpdateRequest {
     /// # Errors
     /// [`Code::BadValue`] for a wrong filter, [`Code::FailedToParse`] for an update that is not possible.
     pub fn new(query: RawDocumentBuf, update: RawBsonRef<'_>, multi: bool, upsert: bool) -> Result<UpdateRequest> {
-        UpdateRequest::with_array_filters(query, update, multi, upsert, None)
-    }
-
-    /// The same, with the filters of the elements that `$[name]` in paths of the update means.
-    ///
-    /// # Errors
-    /// As for [`UpdateRequest::new`]; [`Code::FailedToParse`] and [`Code::BadValue`] for wrong filters.
-    pub fn with_array_filters(
-        query: RawDocumentBuf,
-        update: RawBsonRef<'_>,
-        multi: bool,
-        upsert: bool,
-        array_filters: Option<&RawArray>,
-    ) -> Result<UpdateRequest> {
         let filter = Filter::parse(&query, Purpose::Find)?;
-        let change = Modification::parse(update, multi, array_filters)?;
-        Ok(UpdateRequest { query, filter, change, multi, upsert })
+        Ok(UpdateRequest { query, filter, change: Modification::parse(update, multi)?, multi, upsert })
     }
 
     fn limit(&self) -> Option<usize> {
@@ -107,7 +92,7 @@ impl UpdateRequest {
             return Ok(());
         }
         for found in found {
-            let changed = transaction.update(&found, &self.filter, &self.change)?;
+            let changed = transaction.update(&found, &self.change)?;
             outcome.n += 1;
             outcome.modified += u64::from(changed);
         }
@@ -175,8 +160,6 @@ pub struct FindAndModifyOptions<'a> {
     pub upsert: bool,
     /// Which fields of the document are returned.
     pub fields: Option<&'a RawDocument>,
-    /// The filters of the elements that `$[name]` in paths of the update means.
-    pub array_filters: Option<&'a RawArray>,
 }
 
 /// A findAndModify that was checked.
@@ -221,15 +204,11 @@ impl FindAndModify {
         if let Some(what) = wrong {
             return Err(Error::new(Code::FailedToParse, what));
         }
-        if options.update.is_none() && options.array_filters.is_some() {
-            return Err(Error::new(Code::FailedToParse, "Cannot specify arrayFilters and remove=true"));
-        }
-        let modification = |update| Modification::parse(update, false, options.array_filters);
         Ok(FindAndModify {
             query: options.query.to_owned(),
             filter: Filter::parse(options.query, Purpose::Find)?,
             sort: options.sort.map(Sort::parse).transpose()?,
-            update: options.update.map(modification).transpose()?,
+            update: options.update.map(|update| Modification::parse(update, false)).transpose()?,
             new: options.new,
             upsert: options.upsert,
             fields: options.fields.map(Projection::parse).transpose()?,
@@ -254,7 +233,7 @@ impl FindAndModify {
             transaction.remove_found(first)?;
             return Ok(FoundAndModified { value, updated_existing: false, upserted: None });
         };
-        transaction.update(&first, &self.filter, update)?;
+        transaction.update(&first, update)?;
         let value = match self.new {
             true => transaction.stored(&first.key)?.map(|found| self.shown(&found.stored)),
             false => Some(self.shown(&first.stored)),

@@ -11,7 +11,7 @@ use super::state::DocumentsState;
 use super::stored::{Stored, raw};
 use crate::error::{Error, Result};
 use bytes::Bytes;
-use ebbtide_documents::bson::raw::{RawArray, RawBsonRef};
+use ebbtide_documents::bson::raw::RawBsonRef;
 use ebbtide_documents::bson::{RawDocument, RawDocumentBuf};
 use ebbtide_documents::{Filter, ObjectIds, TTL_FIELD, Update, check_ttl, with_id};
 use ebbtide_ttl::{Code, Precision, Timestamp};
@@ -25,13 +25,13 @@ pub(crate) struct Modification {
 }
 
 impl Modification {
-    /// Reads an update; `multi` and `array_filters` as for [`Update::parse_with`].
+    /// Reads an update; `multi` as for [`Update::parse`].
     ///
     /// # Errors
-    /// As for [`Update::parse_with`].
-    pub(crate) fn parse(update: RawBsonRef<'_>, multi: bool, array_filters: Option<&RawArray>) -> Result<Self> {
+    /// As for [`Update::parse`].
+    pub(crate) fn parse(update: RawBsonRef<'_>, multi: bool) -> Result<Self> {
         let sets_ttl = update.as_document().is_some_and(sets_ttl);
-        Ok(Modification { update: Update::parse_with(update, multi, array_filters)?, sets_ttl })
+        Ok(Modification { update: Update::parse(update, multi)?, sets_ttl })
     }
 }
 
@@ -186,11 +186,10 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Applies an update to a document that was found with a filter; returns whether it changed anything. `_ts` moves in any case.
-    pub(crate) fn update(&mut self, found: &Match, filter: &Filter, change: &Modification) -> Result<bool> {
+    /// Applies an update to a document that was found; returns whether it changed anything. `_ts` moves in any case.
+    pub(crate) fn update(&mut self, found: &Match, change: &Modification) -> Result<bool> {
         let before = raw(&found.stored.document);
-        let matched = if change.update.needs_match() { filter.matched_element(before) } else { None };
-        let changed = change.update.apply_at(before, self.written(), matched)?;
+        let changed = change.update.apply(before, self.written())?;
         if change.sets_ttl {
             check_ttl(changed.as_deref().unwrap_or(before), self.state.options.default_ttl)?;
         }

@@ -199,7 +199,6 @@ fn find_and_modify_takes_the_first_that_matches_when_it_is_committed() {
             new: true,
             upsert: false,
             fields: None,
-            array_filters: None,
         });
         let done = interrupted(&sim, &db, meanwhile).find_and_modify(command.unwrap()).unwrap();
         let changed = first.iter().find(|(_, n)| *n > 100);

@@ -191,6 +191,9 @@ def what_is_not_here():
     refused(2, lambda: list(things.find({"l": 1}, {"l.$": 1})), "$elemMatch")
     refused(115, lambda: db.command("update", "things", updates=[], let={"a": 1}), "let")
     refused(115, lambda: db.command("find", "things", tailable=True), "tailable")
+    changed = {"q": {}, "u": {"$set": {"l.$[e]": 2}}, "arrayFilters": [{"e": 1}]}
+    reply = db.command("update", "things", updates=[changed])
+    assert reply["n"] == 0 and "arrayFilters" in reply["writeErrors"][0]["errmsg"], reply
     with client.start_session() as session:
         def transaction():
             with session.start_transaction():

@@ -127,10 +127,9 @@ KINDS = [
         $week $year $convert $isNumber $toBool $toDate $toDecimal $toDouble $toInt $toLong $toObjectId $toString $type
         $mergeObjects $getField $setField $rand $function $meta"""),
     ("filters", by_words(query, "$" + NONE), """$eq $ne $gt $gte $lt $lte $in $nin $and $or $nor $not $exists $type $all $size $elemMatch
-        $regex $mod $bitsAllSet $bitsAnySet $bitsAllClear $bitsAnyClear $expr $where $text $jsonSchema $geoWithin $geoIntersects
-        $near"""),
-    ("updates", by_words(update, "$" + NONE), """$set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $addToSet $pull $pullAll
-        $pop $bit"""),
+        $regex $mod $expr $where $text $jsonSchema $geoWithin $geoIntersects $near $bitsAllSet $bitsAnyClear"""),
+    ("updates", by_words(update, "$" + NONE), """$set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $addToSet $pull $pop
+        $pullAll $bit"""),
     ("index options", exactly(index_option), """name expireAfterSeconds partialFilterExpression background v unique sparse hidden collation
         weights wildcardProjection storageEngine"""),
     ("kinds of indexes", exactly(kind_of_index), "1 -1 hashed text 2d 2dsphere"),

@@ -1,5 +1,5 @@
 use crate::ExpressionError;
-use crate::pipeline::{Foreign, Pipeline, PipelineRun, Take};
+use crate::pipeline::{Foreign, Memory, Pipeline, PipelineRun, Take};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 
@@ -119,4 +119,24 @@ fn what_is_let_go_of_does_not_count() {
     assert!(running.results_bytes() > 1000);
     running.results();
     assert_eq!(running.results_bytes(), 0);
+}
+
+#[test]
+fn what_is_given_up_does_not_count() {
+    let max = 1 << 20;
+    let memory = Memory::new(max);
+    let begin = |stages: RawDocumentBuf| {
+        let pipeline = Pipeline::parse(stages.get_array("p").unwrap()).unwrap();
+        pipeline.run_within(0, &memory).with_foreign(Box::new(Others))
+    };
+    let lookup = rawdoc! { "$lookup": { "from": "o", "localField": "none", "foreignField": "_id", "as": "r" } };
+    let mut united = begin(rawdoc! { "p": [{ "$unionWith": { "coll": "o", "pipeline": [lookup] } }, { "$limit": 1 }] });
+    united.finish().unwrap();
+    assert_eq!(united.results().len(), 1);
+    assert_eq!(memory.left(), max);
+    let mut sorted = begin(rawdoc! { "p": [{ "$sort": { "text": 1 } }] });
+    sorted.take(document(1)).unwrap();
+    assert!(memory.left() < max);
+    drop(sorted);
+    assert_eq!(memory.left(), max);
 }

@@ -233,6 +233,7 @@ fn what_cannot_be_within_a_stage_is_refused() {
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1.5 } }, 40242),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 0 } }, 40243),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1, "output": 1 } }, 40244),
+        (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1, "output": { "_id": { "$sum": 1 } } } }, 15948),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1, "x": 1 } }, 40245),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v" } }, 40246),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1, "granularity": 1 } }, 40261),
@@ -251,6 +252,14 @@ fn pipelines_within_each_other_have_a_limit() {
     };
     assert!(Pipeline::parse(&stage(nested(20))).is_ok());
     assert_eq!(Pipeline::parse(&stage(nested(21))).unwrap_err().code, 232);
+    let long = |count: usize| RawArrayBuf::from_iter((0..count).map(|_| rawdoc! { "$limit": 1 }));
+    let both = |count: usize| {
+        let mut stages = long(count);
+        stages.push(rawdoc! { "$facet": { "a": long(500), "b": long(500) } });
+        Pipeline::parse(&stages).map(drop)
+    };
+    assert!(both(499).is_ok());
+    assert_eq!(both(500).unwrap_err().code, 5_054_701);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::commands::replies::reply;
 use crate::db::{DeleteRequest, Documents, FindAndModify, FindAndModifyOptions, UpdateRequest, WriteOutcome};
 use crate::error::{Error, Result};
 use ebbtide_documents::bson::RawDocumentBuf;
-use ebbtide_documents::bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
 use ebbtide_documents::json::{document_from_json, to_relaxed, to_relaxed_value, value_from_json};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
@@ -26,7 +25,7 @@ fn answer(outcome: WriteOutcome, counts_modified: bool) -> Map<String, Json> {
     answer
 }
 
-fn as_ref(value: &RawBson) -> RawBsonRef<'_> {
+fn as_ref(value: &ebbtide_documents::bson::raw::RawBson) -> ebbtide_documents::bson::raw::RawBsonRef<'_> {
     value.as_raw_bson_ref()
 }
 
@@ -46,11 +45,11 @@ pub(in crate::commands) fn insert(documents: &Documents, args: &Args<'_>) -> Res
 }
 
 fn one_update(index: usize, json: &Json) -> Result<UpdateRequest> {
-    let refused = ["collation", "hint", "c"];
+    let refused = ["arrayFilters", "collation", "hint", "c"];
     let args = Args::nested(
         format!("updates at index {index}"),
         json,
-        &[&["q", "u", "multi", "upsert", "arrayFilters"], &refused[..]].concat(),
+        &[&["q", "u", "multi", "upsert"], &refused[..]].concat(),
     )?;
     if let Some(option) = refused.iter().find(|option| args.get(option).is_some()) {
         let what = format!("'{option}' of an update is not supported: leave it out");
@@ -58,17 +57,7 @@ fn one_update(index: usize, json: &Json) -> Result<UpdateRequest> {
     }
     let (multi, upsert) = (flag(&args, "multi")?, flag(&args, "upsert")?);
     let query = document(args.required("q")?, "q")?;
-    let change = value_from_json(args.required("u")?)?;
-    let filters = array_filters(&args)?;
-    UpdateRequest::with_array_filters(query, change.as_raw_bson_ref(), multi, upsert, filters.as_deref())
-}
-
-fn array_filters(args: &Args<'_>) -> Result<Option<RawArrayBuf>> {
-    match args.get("arrayFilters").map(value_from_json).transpose()? {
-        None => Ok(None),
-        Some(RawBson::Array(filters)) => Ok(Some(filters)),
-        Some(_) => Err(Error::new(Code::TypeMismatch, "arrayFilters must be a list of filters")),
-    }
+    UpdateRequest::new(query, value_from_json(args.required("u")?)?.as_raw_bson_ref(), multi, upsert)
 }
 
 pub(in crate::commands) fn update(documents: &Documents, args: &Args<'_>) -> Result<Map<String, Json>> {
@@ -101,13 +90,13 @@ pub(in crate::commands) fn delete(documents: &Documents, args: &Args<'_>) -> Res
 
 /// The options of findAndModify.
 pub(in crate::commands) const FIND_AND_MODIFY: &[&str] =
-    &["query", "sort", "update", "remove", "new", "upsert", "fields", "arrayFilters"];
+    &["query", "sort", "update", "remove", "new", "upsert", "fields"];
 
 pub(in crate::commands) fn find_and_modify(documents: &Documents, args: &Args<'_>) -> Result<Map<String, Json>> {
     let given = |option: &str| args.get(option).map(|json| document(json, option)).transpose();
     let (query, sort, fields) = (given("query")?, given("sort")?, given("fields")?);
     let update = args.get("update").map(value_from_json).transpose()?;
-    let (remove, filters) = (flag(args, "remove")?, array_filters(args)?);
+    let remove = flag(args, "remove")?;
     let command = FindAndModify::new(&FindAndModifyOptions {
         query: &query.unwrap_or_else(RawDocumentBuf::new),
         sort: sort.as_deref(),
@@ -116,7 +105,6 @@ pub(in crate::commands) fn find_and_modify(documents: &Documents, args: &Args<'_
         new: flag(args, "new")?,
         upsert: flag(args, "upsert")?,
         fields: fields.as_deref(),
-        array_filters: filters.as_deref(),
     })?;
     let done = documents.find_and_modify(command)?;
     let found = done.updated_existing || done.upserted.is_some() || done.value.is_some();
