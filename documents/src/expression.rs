@@ -102,6 +102,8 @@ pub(crate) enum Variable {
     Root,
     /// `$$NOW`.
     Now,
+    /// One of the `let` of a `$lookup` around the pipeline, by its number.
+    Outer(usize),
     /// One that `$let`, `$map` and their kind bind.
     Slot(usize),
 }

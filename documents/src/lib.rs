@@ -41,7 +41,8 @@ pub use key::{append_value_key, id_key, id_of, value_key};
 pub use order::{TypeClass, compare, compare_objects, whole_number};
 pub use paths::{Path, index_keys};
 pub use pipeline::{
-    FirstGroups, Foreign, GroupPlan, Pipeline, PipelineRun, WindowFigures, has_expressions, split_expressions,
+    FirstGroups, Foreign, GroupPlan, Memory as PipelineMemory, Pipeline, PipelineRun, Take, UnionWith, WindowFigures,
+    all_of, has_expressions, split_expressions,
 };
 pub use projection::Projection;
 pub use raw::element::{Element, Elements, NextElement};

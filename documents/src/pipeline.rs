@@ -5,8 +5,12 @@
 //! 2. Groups come in the order of their `_id`, so that a result is the same on each run.
 //! 3. An unknown stage, operator or accumulator is an error that names it.
 
+mod bucket_auto;
 mod condition;
+mod covariance;
 mod densify;
+mod facet;
+mod feed;
 mod group;
 mod lookup;
 mod memory;
@@ -14,26 +18,30 @@ mod parse;
 mod plan;
 mod project;
 mod sliding;
+mod union;
+mod unwind;
 mod windows;
 
-use crate::expression::accumulator::number;
-use crate::expression::{Constants, Expression, Moment, Scope, check_document};
-use crate::raw::owned;
+use crate::expression::{Constants, Expression, Moment};
 use crate::stop::Stop;
-use crate::{DOCUMENT_BYTES_MAX, ExpressionError, Filter, Sort};
-use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocumentBuf};
+use crate::{ExpressionError, Filter, Sort};
+use bson::raw::{CString, RawArray, RawArrayBuf, RawDocument, RawDocumentBuf};
+use bson::rawdoc;
 pub use condition::{has_expressions, split_expressions};
-pub use lookup::Foreign;
+pub use lookup::{Foreign, Take};
+pub use memory::Memory;
 pub use plan::{FirstGroups, GroupPlan, WindowFigures};
+pub use union::UnionWith;
 
+use bucket_auto::BucketAuto;
 use condition::Condition;
 use densify::Densify;
-use group::{Group, Grouping};
-use lookup::{Lookup, Table};
-use memory::Memory;
+use facet::Facet;
+use feed::{Feed, Results, Shared, State, kept_bytes};
+use group::Group;
+use lookup::Lookup;
 use project::Projector;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use unwind::Unwind;
 use windows::Windows;
 
 type Result<T> = std::result::Result<T, ExpressionError>;
@@ -78,15 +86,11 @@ enum Stage {
     Lookup(Box<Lookup>),
     Windows(Box<Windows>),
     Densify(Box<Densify>),
+    BucketAuto(Box<BucketAuto>),
+    Facet(Vec<Facet>),
+    Union(Box<UnionWith>),
     /// `$_internalInhibitOptimization`: hands everything on, and what comes after it is not asked of the collection.
     Inhibit,
-}
-
-#[derive(Debug, Clone)]
-struct Unwind {
-    path: Vec<String>,
-    index: Option<Vec<String>>,
-    keeps_empty: bool,
 }
 
 impl Pipeline {
@@ -109,14 +113,9 @@ impl Pipeline {
     /// Takes off the filters at the beginning, which then are asked of the collection: an index may serve them.
     #[must_use]
     pub fn take_leading_matches(&mut self) -> Vec<RawDocumentBuf> {
-        let is_filter = |stage: &&Stage| matches!(stage, Stage::Match(_));
-        let leading = self.stages.iter().take_while(is_filter).count();
-        let taken = self.stages.drain(..leading);
-        let filter = |stage| match stage {
-            Stage::Match(filter) => Some(filter.as_document().to_owned()),
-            _ => None,
-        };
-        taken.filter_map(filter).collect()
+        let filters: Vec<_> = self.stages.iter().map_while(Stage::as_filter).collect();
+        self.stages.drain(..filters.len());
+        filters
     }
 
     /// The top-level fields of the documents that it needs; `None` if it may need all.
@@ -146,27 +145,43 @@ impl Pipeline {
     /// together.
     #[must_use]
     pub fn run(&self, now_ms: i64, bytes_max: usize) -> PipelineRun {
-        let states = self.stages.iter().map(|stage| match stage {
-            Stage::Group(_) => State::Group(Grouping::default()),
-            Stage::Sort(..) | Stage::Sample(_) => State::Sort { found: Vec::new(), bytes: 0 },
-            Stage::Lookup(_) => State::Lookup(None),
-            Stage::Windows(_) | Stage::Densify(_) => State::Kept { found: Vec::new(), bytes: 0 },
-            Stage::Limit(_) | Stage::Skip(_) | Stage::Count(_) => State::Counted(0),
-            _ => State::Nothing,
-        });
-        let states = states.collect();
-        let (foreign, results) = (Box::new(()), Results::default());
-        let memory = Memory::new(bytes_max);
-        PipelineRun { stages: self.stages.clone(), states, results, now_ms, memory, is_full: false, foreign }
+        self.run_within(now_ms, &Memory::new(bytes_max))
     }
 
-    /// The collections that its stages look into.
-    pub fn foreign_collections(&self) -> impl Iterator<Item = &str> {
-        self.stages.iter().filter_map(|stage| match stage {
-            Stage::Lookup(lookup) => Some(lookup.from.as_str()),
-            _ => None,
-        })
+    /// Begins a run that shares its memory with others.
+    #[must_use]
+    pub fn run_within(&self, now_ms: i64, memory: &Memory) -> PipelineRun {
+        PipelineRun {
+            stages: self.stages.clone(),
+            states: State::of(&self.stages),
+            results: Results::default(),
+            now_ms,
+            memory: memory.clone(),
+            is_full: false,
+            foreign: Box::new(()),
+        }
     }
+
+    /// Whether its stages read other collections.
+    #[must_use]
+    pub fn reads_others(&self) -> bool {
+        self.stages.iter().any(Stage::reads_others)
+    }
+}
+
+/// One filter for several.
+#[must_use]
+pub fn all_of(mut filters: Vec<RawDocumentBuf>) -> RawDocumentBuf {
+    match filters.len() {
+        0 => RawDocumentBuf::new(),
+        1 => filters.remove(0),
+        _ => rawdoc! { "$and": filters.into_iter().collect::<RawArrayBuf>() },
+    }
+}
+
+/// The stages through which a document may pass within one call, with those of inner pipelines. Calls nest that deep.
+fn height(stages: &[Stage]) -> usize {
+    stages.len() + stages.iter().map(Stage::height).max().unwrap_or(0)
 }
 
 /// What a stage and those after it need of the documents, beyond the fields that are named.
@@ -179,6 +194,45 @@ enum Needs {
 }
 
 impl Stage {
+    /// The filter that it is, if a collection can be asked it.
+    fn as_filter(&self) -> Option<RawDocumentBuf> {
+        match self {
+            Stage::Match(filter) => Some(filter.as_document().to_owned()),
+            _ => None,
+        }
+    }
+
+    fn is_condition(&self) -> bool {
+        matches!(self, Stage::Match(_) | Stage::Condition(_))
+    }
+
+    /// Whether it hands a document on, as far as that is a question of its condition.
+    fn admits(&self, document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
+        match self {
+            Stage::Match(filter) => Ok(filter.matches(document)),
+            Stage::Condition(condition) => condition.holds(document, moment),
+            _ => Ok(true),
+        }
+    }
+
+    fn reads_others(&self) -> bool {
+        match self {
+            Stage::Lookup(_) | Stage::Union(_) => true,
+            Stage::Facet(facets) => facets.iter().any(|facet| facet.pipeline.reads_others()),
+            _ => false,
+        }
+    }
+
+    /// The height of the pipelines within it.
+    fn height(&self) -> usize {
+        match self {
+            Stage::Lookup(lookup) => lookup.inner.as_ref().map_or(0, |inner| height(&inner.stages)),
+            Stage::Union(union) => height(&union.pipeline.stages),
+            Stage::Facet(facets) => facets.iter().map(|facet| height(&facet.pipeline.stages)).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// Fails if an expression in it has a constant part that fails.
     fn check_constants(&self) -> Result<()> {
         match self {
@@ -187,6 +241,10 @@ impl Stage {
             Stage::Group(group) => {
                 group.id.check_constants()?;
                 group.fields.iter().try_for_each(|(_, _, argument)| argument.check_constants())
+            }
+            Stage::BucketAuto(buckets) => {
+                buckets.by.check_constants()?;
+                buckets.fields.iter().try_for_each(|(_, _, argument)| argument.check_constants())
             }
             Stage::ReplaceRoot(root) => root.check_constants(),
             _ => Ok(()),
@@ -207,6 +265,14 @@ impl Stage {
                 project::Others::Kept => handed_on(projector.tree.add_fields(fields)),
             },
             Stage::Group(group) => only(group.add_fields(fields)),
+            Stage::BucketAuto(buckets) => {
+                only(buckets.by.add_fields(fields) && group::add_fields(&buckets.fields, fields))
+            }
+            Stage::Facet(facets) => {
+                let needed: Option<Vec<_>> = facets.iter().map(|facet| facet.pipeline.needed_fields()).collect();
+                fields.extend(needed.iter().flatten().flatten().cloned());
+                only(needed.is_some())
+            }
             Stage::Sort(sort, _) => {
                 fields.extend(sort.paths().filter_map(|(path, _)| Some(path.split('.').next()?.to_owned())));
                 Needs::Nothing
@@ -218,27 +284,9 @@ impl Stage {
             Stage::ReplaceRoot(root) => only(root.add_fields(fields)),
             Stage::Count(_) => Needs::OnlyThese,
             Stage::Lookup(_) | Stage::Windows(_) | Stage::Densify(_) => Needs::All,
-            Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) | Stage::Inhibit => Needs::Nothing,
+            Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) | Stage::Union(_) | Stage::Inhibit => Needs::Nothing,
         }
     }
-}
-
-#[derive(Debug)]
-enum State {
-    Nothing,
-    Counted(u64),
-    Sort {
-        found: Vec<(Vec<u8>, RawDocumentBuf)>,
-        bytes: usize,
-    },
-    Group(Grouping),
-    /// The other collection, once it was read.
-    Lookup(Option<Table>),
-    /// Documents of a stage that needs all of them.
-    Kept {
-        found: Vec<RawDocumentBuf>,
-        bytes: usize,
-    },
 }
 
 /// A run of a pipeline.
@@ -254,28 +302,12 @@ pub struct PipelineRun {
     foreign: Box<dyn Foreign>,
 }
 
-/// Results that were not taken yet.
-#[derive(Debug, Default)]
-struct Results {
-    documents: Vec<RawDocumentBuf>,
-    bytes: usize,
-}
-
-/// What stages hand documents on with.
-struct Feed<'a> {
-    stages: &'a [Stage],
-    states: &'a mut [State],
-    results: &'a mut Results,
-    memory: &'a Memory,
-    foreign: &'a dyn Foreign,
-    moment: Moment<'a>,
-}
-
 impl PipelineRun {
-    /// With other collections, for `$lookup`.
+    /// With other collections, for `$lookup` and `$unionWith`.
     #[must_use]
-    pub fn with_foreign(self, foreign: Box<dyn Foreign>) -> PipelineRun {
-        PipelineRun { foreign, ..self }
+    pub fn with_foreign(mut self, foreign: Box<dyn Foreign>) -> PipelineRun {
+        self.foreign = foreign;
+        self
     }
 
     /// Takes the next document. Returns whether more can change the result.
@@ -318,15 +350,7 @@ impl PipelineRun {
     /// # Errors
     /// As for [`PipelineRun::take`]; 50 if it was stopped.
     pub fn finish_unless(&mut self, stop: &dyn Fn() -> bool) -> std::result::Result<(), ExpressionError> {
-        for at in 0..self.stages.len() {
-            let state = std::mem::replace(&mut self.states[at], State::Nothing);
-            let mut feed = self.feed(Stop(stop));
-            let stage = &feed.stages[at];
-            feed.stages = &feed.stages[at + 1..];
-            feed.states = &mut feed.states[at + 1..];
-            feed.release(stage, state)?;
-        }
-        Ok(())
+        self.feed(Stop(stop)).finish()
     }
 
     /// The results so far, which are taken.
@@ -343,242 +367,15 @@ impl PipelineRun {
 
     fn feed<'a>(&'a mut self, stop: Stop<'a>) -> Feed<'a> {
         let PipelineRun { stages, states, results, now_ms, memory, foreign, .. } = self;
-        let moment = Moment { now_ms: *now_ms, stop };
-        Feed { stages, states, results, memory, foreign: &**foreign, moment }
+        let moment = Moment { now_ms: *now_ms, stop, variables: &[] };
+        Feed { stages, states, results, shared: Shared { memory, foreign: &**foreign, moment } }
     }
 }
 
-impl Feed<'_> {
-    /// Gives a document to the first stage. Returns whether it can use more.
-    fn give(&mut self, document: RawDocumentBuf) -> Result<bool> {
-        check_document(&document)?;
-        let Some((stage, stages)) = self.stages.split_first() else {
-            check_size(&document)?;
-            let bytes = kept_bytes(&document);
-            self.memory.take(bytes, "the results of a pipeline")?;
-            self.results.bytes += bytes;
-            self.results.documents.push(document);
-            return Ok(true);
-        };
-        let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
-        let (memory, foreign, moment) = (self.memory, self.foreign, self.moment);
-        let mut next = Feed { stages, states, results: self.results, memory, foreign, moment };
-        match (stage, state) {
-            (Stage::Match(filter), _) => {
-                if filter.matches(&document) {
-                    next.give(document)
-                } else {
-                    Ok(true)
-                }
-            }
-            (Stage::Condition(condition), _) => {
-                if condition.holds(&document, moment)? {
-                    next.give(document)
-                } else {
-                    Ok(true)
-                }
-            }
-            (Stage::Project(projector), _) => {
-                let projected = projector.apply(&document, &mut Scope::new(&document, moment))?;
-                next.give(projected)
-            }
-            (Stage::Group(group), State::Group(grouping)) => {
-                grouping.take(group, &document, moment, memory)?;
-                Ok(true)
-            }
-            (Stage::Sort(sort, limit), State::Sort { found, bytes }) => {
-                keep("$sort", sort.key(&document)?, *limit, memory, document, found, bytes)?;
-                Ok(true)
-            }
-            (Stage::Sample(size), State::Sort { found, bytes }) => {
-                let key = RandomState::new().hash_one(0_u8).to_be_bytes().to_vec();
-                keep("$sample", key, Some(*size), memory, document, found, bytes)?;
-                Ok(true)
-            }
-            (Stage::Lookup(lookup), State::Lookup(table)) => {
-                let table = match table {
-                    Some(table) => table,
-                    None => table.insert(lookup.load(foreign, memory, moment.stop.0)?),
-                };
-                next.give(lookup.joined(&document, table)?)
-            }
-            (Stage::Windows(_) | Stage::Densify(_), State::Kept { found, bytes }) => {
-                let more = kept_bytes(&document);
-                memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
-                *bytes += more;
-                found.push(document);
-                Ok(true)
-            }
-            (Stage::Limit(limit), State::Counted(count)) => {
-                if *count >= *limit {
-                    return Ok(false);
-                }
-                *count += 1;
-                let is_full = *count >= *limit;
-                Ok(next.give(document)? && !is_full)
-            }
-            (Stage::Skip(skip), State::Counted(count)) if *count < *skip => {
-                *count += 1;
-                Ok(true)
-            }
-            (Stage::Count(_), State::Counted(count)) => {
-                *count += 1;
-                Ok(true)
-            }
-            (Stage::Unwind(unwind), _) => unwind.give(document, &mut next),
-            (Stage::ReplaceRoot(root), _) => match root.evaluate_at(&document, moment)? {
-                Some(RawBson::Document(inner)) => next.give(inner),
-                other => {
-                    let message = format!(
-                        "'newRoot' expression must evaluate to an object, but resulting value was of type {}",
-                        crate::expression::type_of(&other)
-                    );
-                    Err(ExpressionError::new(40228, message))
-                }
-            },
-            _ => next.give(document),
-        }
-    }
-
-    /// Hands on what a stage has kept.
-    fn release(&mut self, stage: &Stage, state: State) -> Result<()> {
-        let sorted = |mut found: Vec<(Vec<u8>, RawDocumentBuf)>, limit: Option<u64>| {
-            found.sort_by(|a, b| a.0.cmp(&b.0));
-            let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-            found.into_iter().take(limit).map(|(_, document)| document).collect()
-        };
-        let mut held = 0;
-        let kept: Vec<RawDocumentBuf> = match (stage, state) {
-            (Stage::Sort(_, limit), State::Sort { found, bytes }) => {
-                held = bytes;
-                sorted(found, *limit)
-            }
-            (Stage::Sample(size), State::Sort { found, bytes }) => {
-                held = bytes;
-                sorted(found, Some(*size))
-            }
-            (Stage::Windows(windows), State::Kept { found, bytes }) => {
-                held = bytes;
-                windows.apply(found, &mut held, self.moment, self.memory)?
-            }
-            (Stage::Densify(densify), State::Kept { found, bytes }) => {
-                held = bytes;
-                densify.apply(found, &mut held, (self.moment.stop, self.memory))?
-            }
-            (Stage::Group(group), State::Group(grouping)) => {
-                held = grouping.bytes();
-                grouping.finish(group)?
-            }
-            (_, State::Lookup(Some(table))) => {
-                held = table.bytes;
-                Vec::new()
-            }
-            (Stage::Count(name), State::Counted(count @ 1..)) => {
-                let mut document = RawDocumentBuf::new();
-                document.append(name, number(count));
-                vec![document]
-            }
-            _ => Vec::new(),
-        };
-        for document in kept {
-            // What is handed on is counted where it goes.
-            let handed_on = kept_bytes(&document).min(held);
-            self.memory.give_back(handed_on);
-            held -= handed_on;
-            if !self.give(document)? {
-                break;
-            }
-        }
-        self.memory.give_back(held);
-        Ok(())
-    }
-}
-
-/// Refuses a result that is larger than a document may be, with the room that MongoDB leaves for results.
-fn check_size(document: &RawDocumentBuf) -> Result<()> {
-    let (bytes, max) = (document.as_bytes().len(), DOCUMENT_BYTES_MAX + (16 << 10));
-    if bytes <= max {
-        return Ok(());
-    }
-    let what = format!("a result of {bytes} bytes is too large: size must be between 0 and {max} (16 MB)");
-    Err(ExpressionError::new(10334, what))
-}
-
-/// About the memory that a document takes where it is kept.
-fn kept_bytes(document: &RawDocumentBuf) -> usize {
-    document.as_bytes().len() + 64
-}
-
-/// Keeps a document for a sort.
-fn keep(
-    stage: &str,
-    key: Vec<u8>,
-    limit: Option<u64>,
-    memory: &Memory,
-    document: RawDocumentBuf,
-    found: &mut Vec<(Vec<u8>, RawDocumentBuf)>,
-    bytes: &mut usize,
-) -> Result<()> {
-    let size = |(key, document): &(Vec<u8>, RawDocumentBuf)| key.len() + kept_bytes(document);
-    let candidate = (key, document);
-    let (before, room) = (*bytes, memory.left());
-    *bytes += size(&candidate);
-    found.push(candidate);
-    let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    if found.len() > wanted.saturating_mul(2).max(1 << 10) || (*bytes - before > room && found.len() > wanted) {
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        found.truncate(wanted);
-        *bytes = found.iter().map(size).sum();
-    }
-    memory.change(before, *bytes, stage)
-}
-
-impl Unwind {
-    fn give(&self, document: RawDocumentBuf, next: &mut Feed<'_>) -> Result<bool> {
-        let mut value = RawBsonRef::Document(&document);
-        for name in &self.path {
-            let inner = value.as_document().and_then(|object| object.get(name).ok().flatten());
-            let Some(inner) = inner else { return self.empty(document.clone(), next) };
-            value = inner;
-        }
-        let list = match value {
-            RawBsonRef::Array(list) => list,
-            RawBsonRef::Null | RawBsonRef::Undefined => return self.empty(document.clone(), next),
-            // A value alone is a list of one, without a number.
-            _ => return next.give(self.with_index(document.clone(), RawBson::Null)),
-        };
-        let elements: Vec<RawBson> = list.into_iter().map_while(std::result::Result::ok).map(owned).collect();
-        if elements.is_empty() {
-            return if self.keeps_empty {
-                let without = project::set(&document, &self.path, None);
-                next.give(self.with_index(without, RawBson::Null))
-            } else {
-                Ok(true)
-            };
-        }
-        // Without the list, which would be copied for each of its elements.
-        let rest = project::set(&document, &self.path, Some(RawBson::Null));
-        for (at, element) in elements.into_iter().enumerate() {
-            next.moment.stop.check()?;
-            let unwound = project::set(&rest, &self.path, Some(element));
-            let at = RawBson::Int64(i64::try_from(at).unwrap_or(i64::MAX));
-            if !next.give(self.with_index(unwound, at))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Of a document without a list.
-    fn empty(&self, document: RawDocumentBuf, next: &mut Feed<'_>) -> Result<bool> {
-        if self.keeps_empty { next.give(self.with_index(document, RawBson::Null)) } else { Ok(true) }
-    }
-
-    fn with_index(&self, document: RawDocumentBuf, at: RawBson) -> RawDocumentBuf {
-        match &self.index {
-            Some(path) => project::set(&document, path, Some(at)),
-            None => document,
-        }
+impl Drop for PipelineRun {
+    /// What it kept no longer counts for the runs that share its memory.
+    fn drop(&mut self) {
+        self.memory.give_back(self.results.bytes + self.states.iter().map(State::bytes).sum::<usize>());
     }
 }
 

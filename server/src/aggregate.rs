@@ -11,13 +11,13 @@ use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
 use crate::newest::newest;
-use crate::piped::Piped;
+use crate::piped::{Chained, Piped, memory};
 use crate::source::{self, Source};
 use crate::{current, listed, output, profile, reply};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, FindRequest};
-use ebbtide_documents::Pipeline;
+use ebbtide_documents::{Pipeline, PipelineMemory, all_of};
 use ebbtide_ttl::Code;
 
 pub(crate) const AGGREGATE: &[&str] =
@@ -40,6 +40,7 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let name = if of_database { "$cmd.aggregate" } else { command.collection()? };
     let output = output::split(command, stages)?;
     let stages = output.as_ref().map_or(stages, |(_, before)| before);
+    let memory = memory(command);
     let (source, pipeline) = match own_source(command, stages, of_database)? {
         Some((documents, rest)) => {
             (Box::new(List::new(documents)) as Box<dyn Results>, Pipeline::parse_with(&rest, &constants)?)
@@ -48,20 +49,21 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
             let what = "a pipeline of a database begins with $currentOp; for documents name a collection";
             return Err(CommandError::new(Code::InvalidNamespace, what));
         }
-        None => collection_source(command, Pipeline::parse_with(stages, &constants)?)?,
+        None => united_source(command, name, Pipeline::parse_with(stages, &constants)?, &memory)?,
     };
-    let mut results = Piped::over(command, source, &pipeline)?;
+    let mut results = Piped::over(command, source, &pipeline, &memory)?;
     if let Some((output, _)) = output {
         output.write(command, &mut results)?;
-        results = Piped::over(command, Box::new(List::new(Vec::new())), &Pipeline::default())?;
+        results = Piped::over(command, Box::new(List::new(Vec::new())), &Pipeline::default(), &memory)?;
     }
     first_batch(command, &command.namespace(name), Box::new(results), batch_size(command)?, false)
 }
 
 /// The results of stages over the collection of a command.
 pub(crate) fn piped(command: &Command<'_>, stages: &RawArray) -> Result<Piped> {
-    let (source, pipeline) = collection_source(command, Pipeline::parse_with(stages, &command.constants()?)?)?;
-    Piped::over(command, source, &pipeline)
+    let pipeline = Pipeline::parse_with(stages, &command.constants()?)?;
+    let (source, pipeline) = collection_source(command, command.collection()?, pipeline)?;
+    Piped::over(command, source, &pipeline, &memory(command))
 }
 
 /// What of a pipeline the collection is asked for.
@@ -207,11 +209,38 @@ fn collection_stats(command: &Command<'_>, options: &RawDocument) -> Result<RawD
     Ok(stats)
 }
 
-/// The documents that a pipeline begins with, and what is left of it.
-fn collection_source(command: &Command<'_>, mut pipeline: Pipeline) -> Result<(Box<dyn Results>, Pipeline)> {
+/// The documents that a pipeline begins with, and what is left of it. `$unionWith` reads one collection after the other, so that
+/// each is asked what its part of the pipeline begins with.
+fn united_source(
+    command: &Command<'_>,
+    name: &str,
+    mut pipeline: Pipeline,
+    memory: &PipelineMemory,
+) -> Result<(Box<dyn Results>, Pipeline)> {
+    let mut cut = pipeline.cut_at_union();
+    let (mut source, mut pipeline) = collection_source(command, name, pipeline)?;
+    while let Some((union, after)) = cut {
+        let first = Piped::over(command, source, &pipeline, memory)?;
+        let (other, rest) = united_source(command, &union.collection, union.pipeline, memory)?;
+        let second = Piped::over(command, other, &rest, memory)?;
+        source = Box::new(Chained::new(Box::new(first), Box::new(second)));
+        pipeline = after;
+        cut = pipeline.cut_at_union();
+    }
+    Ok((source, pipeline))
+}
+
+/// The documents that a pipeline without `$unionWith` begins with, and what is left of it.
+fn collection_source(
+    command: &Command<'_>,
+    name: &str,
+    mut pipeline: Pipeline,
+) -> Result<(Box<dyn Results>, Pipeline)> {
     let filter = all_of(pipeline.take_leading_matches());
-    let source = Source::of(command)?;
-    command.note_plan(|| source::plan_of(&source, &filter));
+    let source = Source::named(command, name)?;
+    if command.subject() == RawBsonRef::String(name) {
+        command.note_plan(|| source::plan_of(&source, &filter));
+    }
     Ok(match source {
         Source::Missing => (Box::new(List::new(Vec::new())), pipeline),
         Source::Profile => (Box::new(List::new(listed::matching(profile::records(command), &filter)?)), pipeline),
@@ -251,13 +280,4 @@ fn measurements_source(
         query = query.only_fields(fields);
     }
     Ok((Box::new(Measurements::new(snapshot, query)), pipeline))
-}
-
-/// One filter for several.
-fn all_of(mut filters: Vec<RawDocumentBuf>) -> RawDocumentBuf {
-    match filters.len() {
-        0 => RawDocumentBuf::new(),
-        1 => filters.remove(0),
-        _ => rawdoc! { "$and": filters.into_iter().collect::<RawArrayBuf>() },
-    }
 }

@@ -51,9 +51,28 @@ impl<'a> Deadline<'a> {
         Stop::when(move || killed.load(Ordering::Relaxed) || at.is_some_and(|at| clock.monotonic() >= at))
     }
 
+    /// The same, to be kept.
+    pub(crate) fn kept(self) -> KeptDeadline {
+        KeptDeadline { clock: self.clock.clone(), at: self.at, killed: self.killed.clone() }
+    }
+
     /// Why the command ended early, if that is what an error is about.
     pub(crate) fn reason(&self, error: CommandError) -> CommandError {
         let is_early = [Code::Interrupted.number(), ServerCode::MaxTimeMSExpired as i32].contains(&error.code);
         self.check().err().filter(|_| is_early).unwrap_or(error)
+    }
+}
+
+/// A deadline with its own clock and flag.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptDeadline {
+    clock: Arc<SystemClock>,
+    at: Option<Duration>,
+    killed: Arc<AtomicBool>,
+}
+
+impl KeptDeadline {
+    pub(crate) fn get(&self) -> Deadline<'_> {
+        Deadline { clock: &self.clock, at: self.at, killed: &self.killed }
     }
 }

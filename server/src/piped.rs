@@ -1,14 +1,16 @@
 //! Results of a pipeline, made while they are fetched.
 
-use crate::command::Command;
+use crate::command::{Command, refuse_buckets};
 use crate::cursors::Results;
-use crate::deadline::Deadline;
-use crate::error::{CommandError, Result};
+use crate::deadline::{Deadline, KeptDeadline};
+use crate::error::{CommandError, Result, ServerCode};
 use crate::measurements::{Measurements, Query};
-use bson::raw::RawDocumentBuf;
+use crate::profiler;
+use bson::raw::{RawDocument, RawDocumentBuf};
 use ebbtide::{FindRequest, Snapshot};
-use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineRun};
-use ebbtide_ttl::{Code, SystemClock};
+use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineMemory, PipelineRun, Take};
+use ebbtide_ttl::Code;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Documents that are read at a time.
@@ -24,18 +26,29 @@ pub(crate) struct Piped {
     /// What was read and not given to the pipeline yet.
     read: std::vec::IntoIter<RawDocumentBuf>,
     ready: std::vec::IntoIter<RawDocumentBuf>,
+    /// The deadline of the command that fetches results, for the other collections that are read.
+    ends: Option<Arc<Mutex<KeptDeadline>>>,
 }
 
 impl Piped {
     /// The results of a pipeline over some documents.
-    pub(crate) fn over(command: &Command<'_>, source: Box<dyn Results>, pipeline: &Pipeline) -> Result<Piped> {
-        let run = pipeline.run(command.now_ms(), command.shared.settings.statement_bytes_max);
-        let others = match pipeline.foreign_collections().next() {
-            Some(_) => command.existing()?.map(|database| database.snapshot()),
-            None => None,
-        };
-        let run = run.with_foreign(Box::new(Others(others)));
-        Ok(Piped { source: Some(source), run, read: Vec::new().into_iter(), ready: Vec::new().into_iter() })
+    pub(crate) fn over(
+        command: &Command<'_>,
+        source: Box<dyn Results>,
+        pipeline: &Pipeline,
+        memory: &PipelineMemory,
+    ) -> Result<Piped> {
+        let mut run = pipeline.run_within(command.now_ms(), memory);
+        let mut ends = None;
+        if pipeline.reads_others()
+            && let Some(database) = command.existing()?
+        {
+            let deadline = Arc::new(Mutex::new(command.deadline.kept()));
+            run = run.with_foreign(Box::new(Others { snapshot: database.snapshot(), ends: deadline.clone() }));
+            ends = Some(deadline);
+        }
+        let (read, ready) = (Vec::new().into_iter(), Vec::new().into_iter());
+        Ok(Piped { source: Some(source), run, read, ready, ends })
     }
 
     /// Reads until something comes out, or the end.
@@ -63,6 +76,9 @@ impl Piped {
 
 impl Results for Piped {
     fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
+        if let Some(ends) = &self.ends {
+            *ends.lock() = deadline.kept();
+        }
         let (mut batch, mut size) = (Vec::new(), 0);
         while batch.len() < count {
             self.fill(deadline)?;
@@ -85,46 +101,88 @@ impl Results for Piped {
     }
 }
 
-/// The collections of a database at one instant, for `$lookup`; none without one.
+/// What the pipelines of a command may keep in memory.
+pub(crate) fn memory(command: &Command<'_>) -> PipelineMemory {
+    PipelineMemory::new(command.shared.settings.statement_bytes_max)
+}
+
+/// The results of one source after those of another.
+pub(crate) struct Chained {
+    first: Option<Box<dyn Results>>,
+    second: Box<dyn Results>,
+}
+
+impl Chained {
+    pub(crate) fn new(first: Box<dyn Results>, second: Box<dyn Results>) -> Chained {
+        Chained { first: Some(first), second }
+    }
+}
+
+impl Results for Chained {
+    fn next_batch(&mut self, count: usize, bytes: usize, deadline: Deadline<'_>) -> Result<Vec<RawDocumentBuf>> {
+        if let Some(first) = &mut self.first {
+            let batch = first.next_batch(count, bytes, deadline)?;
+            if first.is_done() {
+                self.first = None;
+            }
+            if !batch.is_empty() || count == 0 || self.first.is_some() {
+                return Ok(batch);
+            }
+        }
+        self.second.next_batch(count, bytes, deadline)
+    }
+
+    fn is_done(&self) -> bool {
+        self.first.is_none() && self.second.is_done()
+    }
+}
+
+/// The collections of a database at one instant, for `$lookup` and `$unionWith`.
 #[derive(Debug)]
-pub(crate) struct Others(pub(crate) Option<Snapshot>);
+struct Others {
+    snapshot: Snapshot,
+    ends: Arc<Mutex<KeptDeadline>>,
+}
 
 impl Foreign for Others {
-    fn documents(
+    fn visit(
         &self,
         collection: &str,
-        bytes_max: usize,
+        filter: &RawDocument,
         stop: &dyn Fn() -> bool,
-    ) -> std::result::Result<Vec<RawDocumentBuf>, ExpressionError> {
+        take: &mut Take<'_>,
+    ) -> std::result::Result<(), ExpressionError> {
         let of_error = |error: CommandError| ExpressionError::new(error.code, error.message);
-        self.read(collection, bytes_max, stop).map_err(of_error)
+        let Some(mut results) = self.find(collection, filter).map_err(of_error)? else { return Ok(()) };
+        let ends = self.ends.lock().clone();
+        while !results.is_done() {
+            let batch = results.next_batch(READ, READ_BYTES, ends.get()).map_err(of_error)?;
+            if stop() {
+                return Err(of_error(CommandError::new(Code::Interrupted, "the command was ended")));
+            }
+            for document in batch {
+                if !take(document)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 impl Others {
-    fn read(&self, collection: &str, bytes_max: usize, stop: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>> {
-        let Some(snapshot) = &self.0 else { return Ok(Vec::new()) };
-        let everything = crate::reply::empty();
-        let mut results: Box<dyn Results> = match snapshot.documents(collection) {
-            Ok(documents) => Box::new(documents.find(FindRequest::new(everything)?)),
-            Err(error) if error.code() == Code::NamespaceNotFound => return Ok(Vec::new()),
-            Err(_) => Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(everything)?)),
-        };
-        let (clock, ended) = (Arc::new(SystemClock::new()), Arc::default());
-        let (mut documents, mut bytes) = (Vec::new(), 0);
-        while !results.is_done() {
-            let batch = results.next_batch(READ, READ_BYTES, Deadline::new(&clock, &ended))?;
-            if stop() {
-                return Err(CommandError::new(Code::Interrupted, "the command was ended"));
-            }
-            bytes += batch.iter().map(|document| document.as_bytes().len() + 64).sum::<usize>();
-            if bytes > bytes_max {
-                let limit = bytes_max >> 20;
-                let what = format!("$lookup keeps the collection '{collection}' in memory, of {limit} MB at most");
-                return Err(CommandError::new(Code::ExceededMemoryLimit, what));
-            }
-            documents.extend(batch);
+    /// The documents of a collection that match a filter; nothing if it does not exist.
+    fn find(&self, collection: &str, filter: &RawDocument) -> Result<Option<Box<dyn Results>>> {
+        refuse_buckets(collection)?;
+        if collection == profiler::COLLECTION {
+            let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
+            return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
         }
-        Ok(documents)
+        let snapshot = &self.snapshot;
+        Ok(match snapshot.documents(collection) {
+            Ok(documents) => Some(Box::new(documents.find(FindRequest::new(filter)?))),
+            Err(error) if error.code() == Code::NamespaceNotFound => None,
+            Err(_) => Some(Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(filter)?))),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The collection that a command reads, and how its documents are found.
 
 use crate::collections::indexes_of;
-use crate::command::Command;
+use crate::command::{Command, refuse_buckets};
 use crate::error::Result;
 use crate::profiler;
 use bson::raw::{RawBsonRef, RawDocument};
@@ -20,7 +20,12 @@ pub(crate) enum Source {
 
 impl Source {
     pub(crate) fn of(command: &Command<'_>) -> Result<Source> {
-        let name = command.collection()?;
+        Source::named(command, command.collection()?)
+    }
+
+    /// A collection of the command's database.
+    pub(crate) fn named(command: &Command<'_>, name: &str) -> Result<Source> {
+        refuse_buckets(name)?;
         let Some(database) = command.existing()? else { return Ok(Source::Missing) };
         if name == profiler::COLLECTION {
             return Ok(Source::Profile);

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 const CASES: u32 = 10_000;
 const SEED: u32 = 1;
 /// What is generated.
-const KINDS: &str = "find,update,expression,pipeline,series,write,decimal,let,operator";
+const KINDS: &str = "find,update,expression,pipeline,series,write,decimal,let,operator,nested";
 
 /// A mongod, which ends with this.
 struct Mongod(Child);

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Variables that no command may set.
 const BUILT_IN: [&str; 4] = ["NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR"];
+/// Pipelines within each other at most, as in MongoDB.
+const PIPELINES_MAX: usize = 20;
 /// Bytes of the constants in the expressions of a command; fewer in tests.
 const PLACED_BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 64 << 20 };
 
@@ -31,6 +33,10 @@ const PLACED_BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 64 << 20 };
 #[derive(Debug, Clone, Default)]
 pub struct Constants {
     values: Vec<(String, Value)>,
+    /// The variables of the `$lookup`s around the pipeline, the innermost last.
+    outer: Vec<String>,
+    /// How many pipelines there are around this one.
+    depth: usize,
     /// Bytes of the constants in the expressions that were read: each expression has copies of its own.
     placed: Arc<AtomicUsize>,
 }
@@ -54,7 +60,7 @@ impl Constants {
         now_ms: i64,
         stop: &dyn Fn() -> bool,
     ) -> std::result::Result<Constants, ExpressionError> {
-        let moment = Moment { now_ms, stop: Stop(stop) };
+        let moment = Moment { now_ms, stop: Stop(stop), variables: &[] };
         let (mut constants, mut bytes) = (Constants::default(), 0);
         for (name, value) in members(values) {
             if BUILT_IN.contains(&name) {
@@ -85,6 +91,25 @@ impl Constants {
     /// Reads an expression that sees these constants.
     pub(crate) fn expression(&self, expression: RawBsonRef<'_>) -> Result<Expression> {
         Ok(Expression(Parser::new(self).any(expression)?))
+    }
+
+    /// What the pipeline of a `$lookup` or `$unionWith` sees: these variables too.
+    ///
+    /// # Errors
+    /// 232 if pipelines are nested too deep; 9 for a name that no variable may have.
+    pub(crate) fn within(&self, variables: &[&str]) -> Result<Constants> {
+        if self.depth == PIPELINES_MAX {
+            let what = format!("Maximum number of nested sub-pipelines exceeded. Limit is {PIPELINES_MAX}");
+            return Err(ExpressionError::new(232, what));
+        }
+        variables.iter().try_for_each(|name| check_variable(name))?;
+        let outer = self.outer.iter().cloned().chain(variables.iter().map(|name| (*name).to_owned())).collect();
+        Ok(Constants { outer, depth: self.depth + 1, ..self.clone() })
+    }
+
+    /// The number of the variable of a `$lookup` with this name.
+    pub(super) fn outer(&self, name: &str) -> Option<usize> {
+        self.outer.iter().rposition(|known| known == name)
     }
 
     /// The value of this name, which may be missing.

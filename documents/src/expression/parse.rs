@@ -53,6 +53,12 @@ impl<'a> Parser<'a> {
         node.map(|node| simplified(node, self.constants, before))
     }
 
+    /// A variable that is bound around the expression, within it or by a `$lookup`.
+    fn variable(&self, name: &str) -> Option<Variable> {
+        let slot = self.variables.iter().rposition(|bound| bound == name);
+        slot.map(Variable::Slot).or_else(|| self.constants.outer(name).map(Variable::Outer))
+    }
+
     /// `$a.b` or `$$variable.b`.
     fn path(&self, text: &str) -> Result<Node> {
         let names = |path: &str| path.split('.').map(str::to_owned).collect::<Vec<_>>();
@@ -72,8 +78,8 @@ impl<'a> Parser<'a> {
                     "ROOT" | "CURRENT" => (Variable::Root, names),
                     "NOW" => (Variable::Now, names),
                     "REMOVE" => return Ok(Node::Constant(None)),
-                    name => match self.variables.iter().rposition(|bound| bound == name) {
-                        Some(slot) => (Variable::Slot(slot), names),
+                    name => match self.variable(name) {
+                        Some(variable) => (variable, names),
                         None => {
                             let unknown = || ExpressionError::new(17276, format!("Use of undefined variable: {name}"));
                             let constant = self.constants.get(name).ok_or_else(unknown)?;

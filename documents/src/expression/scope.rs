@@ -30,12 +30,14 @@ pub(crate) struct Moment<'a> {
     /// `$$NOW`, in milliseconds since 1970.
     pub(crate) now_ms: i64,
     pub(crate) stop: Stop<'a>,
+    /// The variables of the `$lookup`s around a pipeline.
+    pub(crate) variables: &'a [Value],
 }
 
 impl Moment<'_> {
     /// An evaluation at this instant that nothing ends.
     pub(crate) fn at(now_ms: i64) -> Moment<'static> {
-        Moment { now_ms, stop: Stop::NEVER }
+        Moment { now_ms, stop: Stop::NEVER, variables: &[] }
     }
 }
 
@@ -72,6 +74,7 @@ impl<'a> Scope<'a> {
         match variable {
             Variable::Root => reach(RawBsonRef::Document(self.root), names),
             Variable::Now => reach(RawBsonRef::DateTime(bson::DateTime::from_millis(self.moment.now_ms)), names),
+            Variable::Outer(at) => reach(self.moment.variables.get(at)?.as_ref()?.as_raw_bson_ref(), names),
             Variable::Slot(slot) => reach(self.slots.get(slot)?.as_ref()?.as_raw_bson_ref(), names),
         }
     }

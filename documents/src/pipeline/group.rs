@@ -9,11 +9,38 @@ use crate::value_key;
 use bson::raw::{CString, RawBson, RawDocument, RawDocumentBuf, cstr};
 use std::collections::BTreeMap;
 
+/// A computed field: its name, the accumulator, and what it takes of each document.
+pub(super) type Field = (CString, Kind, Expression);
+
 /// What a `$group` asks for.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) id: Expression,
-    pub(super) fields: Vec<(CString, Kind, Expression)>,
+    pub(super) fields: Vec<Field>,
+}
+
+/// Gives a document to the accumulators of fields, whose bytes are counted.
+pub(super) fn take_all(
+    fields: &[Field],
+    accumulators: &mut [Accumulator],
+    document: &RawDocument,
+    moment: Moment<'_>,
+    bytes: &mut usize,
+) -> Result<()> {
+    for ((_, kind, expression), accumulator) in fields.iter().zip(accumulators) {
+        let known = accumulator.bytes();
+        accumulator.take_from(kind, expression.evaluate_at(document, moment)?, document)?;
+        *bytes = *bytes + accumulator.bytes() - known;
+    }
+    Ok(())
+}
+
+/// Appends the results of the accumulators of fields.
+pub(super) fn write_all(fields: &[Field], accumulators: Vec<Accumulator>, document: &mut DocumentWriter) -> Result<()> {
+    for ((name, kind, _), accumulator) in fields.iter().zip(accumulators) {
+        document.append(name, accumulator.finish(kind)?.as_raw_bson_ref());
+    }
+    Ok(())
 }
 
 impl Group {
@@ -32,14 +59,18 @@ impl Group {
 
     /// Adds the top-level fields that it needs; whether these are known.
     pub(super) fn add_fields(&self, fields: &mut Vec<String>) -> bool {
-        self.id.add_fields(fields)
-            && self.fields.iter().all(|(_, kind, argument)| {
-                if let Kind::Top(sort, _) | Kind::Bottom(sort, _) = kind {
-                    fields.extend(sort.fields());
-                }
-                argument.add_fields(fields)
-            })
+        self.id.add_fields(fields) && add_fields(&self.fields, fields)
     }
+}
+
+/// Adds the top-level fields that computed fields need; whether these are known.
+pub(super) fn add_fields(computed: &[Field], fields: &mut Vec<String>) -> bool {
+    computed.iter().all(|(_, kind, argument)| {
+        if let Kind::Top(sort, _) | Kind::Bottom(sort, _) = kind {
+            fields.extend(sort.fields());
+        }
+        argument.add_fields(fields)
+    })
 }
 
 /// The bytes of a document.
@@ -70,11 +101,7 @@ impl Grouping {
             *bytes += key.len() + size_of_value(&id) + 128 + group.fields.len() * size_of::<Accumulator>();
             (id, group.fields.iter().map(|(_, kind, _)| Accumulator::new(kind)).collect())
         });
-        for ((_, kind, expression), accumulator) in group.fields.iter().zip(accumulators) {
-            let known = accumulator.bytes();
-            accumulator.take_from(kind, expression.evaluate_at(document, moment)?, document)?;
-            *bytes = *bytes + accumulator.bytes() - known;
-        }
+        take_all(&group.fields, accumulators, document, moment, bytes)?;
         memory.change(before, *bytes, "$group")
     }
 
@@ -88,9 +115,7 @@ impl Grouping {
         for (id, accumulators) in self.groups.into_values() {
             let mut document = DocumentWriter::with_capacity(documents.last().map_or(0, document_bytes));
             document.append(cstr!("_id"), id.as_raw_bson_ref());
-            for ((name, kind, _), accumulator) in group.fields.iter().zip(accumulators) {
-                document.append(name, accumulator.finish(kind)?.as_raw_bson_ref());
-            }
+            write_all(&group.fields, accumulators, &mut document)?;
             if document.is_too_long() {
                 return Err(ExpressionError::new(10334, "a group's document has 2 GiB; the limit is 16 MiB"));
             }

@@ -2,18 +2,29 @@
 
 use super::Result;
 use crate::ExpressionError;
-use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the bytes that the stages of one run keep, together.
-#[derive(Debug)]
-pub(super) struct Memory {
-    used: Cell<usize>,
+/// Counts the bytes that the stages of pipelines keep, together. Clones count together too; no two are used at the same time.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    used: Arc<AtomicUsize>,
     max: usize,
 }
 
 impl Memory {
-    pub(super) fn new(max: usize) -> Memory {
-        Memory { used: Cell::new(0), max }
+    /// Of this number of bytes at most.
+    #[must_use]
+    pub fn new(max: usize) -> Memory {
+        Memory { used: Arc::default(), max }
+    }
+
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, used: usize) {
+        self.used.store(used, Ordering::Relaxed);
     }
 
     /// Counts bytes that a stage keeps from now on.
@@ -21,8 +32,8 @@ impl Memory {
     /// # Errors
     /// 146 if that is more than the run may keep.
     pub(super) fn take(&self, bytes: usize, stage: &str) -> Result<()> {
-        self.used.set(self.used.get().saturating_add(bytes));
-        if self.used.get() <= self.max {
+        self.set(self.used().saturating_add(bytes));
+        if self.used() <= self.max {
             return Ok(());
         }
         let message = format!(
@@ -34,7 +45,7 @@ impl Memory {
 
     /// Bytes that are no longer kept.
     pub(super) fn give_back(&self, bytes: usize) {
-        self.used.set(self.used.get().saturating_sub(bytes));
+        self.set(self.used().saturating_sub(bytes));
     }
 
     /// Counts what is kept now instead of before.
@@ -48,7 +59,7 @@ impl Memory {
 
     /// The bytes that are left.
     pub(super) fn left(&self) -> usize {
-        self.max.saturating_sub(self.used.get())
+        self.max.saturating_sub(self.used())
     }
 }
 

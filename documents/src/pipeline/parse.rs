@@ -4,12 +4,14 @@ mod accumulators;
 mod bucket;
 mod densify;
 mod lookup;
+mod nested;
 mod windows;
 
 use super::condition::{Condition, split_expressions};
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
-use super::{Pipeline, Result, Stage, Unwind};
+use super::unwind::Unwind;
+use super::{Pipeline, Result, Stage, height};
 use crate::expression::accumulator::Kind;
 use crate::expression::{Constants, Expression, PATH_NAMES_MAX, members};
 use crate::order::Number;
@@ -18,7 +20,7 @@ use crate::{ExpressionError, Filter, Purpose, Sort, whole_number};
 use bson::raw::{CString, RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 
-/// Stages of a pipeline at most.
+/// Stages of a pipeline at most, with those of pipelines within it.
 const STAGES_MAX: usize = 1000;
 
 fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
@@ -39,6 +41,10 @@ pub(super) fn pipeline(stages: &RawArray, constants: &Constants) -> Result<Pipel
         if read.len() > STAGES_MAX {
             return Err(wrong(5_054_701, format!("Pipeline length must be no longer than {STAGES_MAX} stages")));
         }
+    }
+    if height(&read) > STAGES_MAX {
+        let what = format!("a pipeline and those within it must have no more than {STAGES_MAX} stages");
+        return Err(wrong(5_054_701, what));
     }
     // Only once all of it could be read.
     read.iter().try_for_each(Stage::check_constants)?;
@@ -121,7 +127,10 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
         }
         "$bucket" => return bucket::bucket(argument, constants, stages),
         "$sample" => bucket::sample(argument)?,
-        "$lookup" => lookup::lookup(argument)?,
+        "$bucketAuto" => bucket::bucket_auto(argument, constants)?,
+        "$facet" => nested::facet(argument, constants)?,
+        "$unionWith" => nested::union_with(argument, constants)?,
+        "$lookup" => lookup::lookup(argument, constants)?,
         "$setWindowFields" => windows::set_window_fields(argument, constants)?,
         "$densify" => densify::densify(argument)?,
         "$fill" => return windows::fill(argument, constants, stages),

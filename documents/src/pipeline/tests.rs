@@ -1,6 +1,8 @@
 use super::*;
-use bson::raw::{RawArrayBuf, cstr};
+use bson::raw::{RawArrayBuf, RawBson, cstr};
 use bson::{RawDocument, rawdoc};
+
+mod nested;
 
 fn run(pipeline: &RawDocument, documents: &[RawDocumentBuf]) -> Vec<RawDocumentBuf> {
     let pipeline = Pipeline::parse(pipeline.get_array("p").unwrap()).unwrap();
@@ -270,8 +272,14 @@ fn a_missing_value_is_null_in_an_id_of_one_member() {
 struct Others(Vec<RawDocumentBuf>);
 
 impl Foreign for Others {
-    fn documents(&self, _: &str, _: usize, _: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>> {
-        Ok(self.0.clone())
+    fn visit(&self, _: &str, filter: &RawDocument, _: &dyn Fn() -> bool, take: &mut Take<'_>) -> Result<()> {
+        let filter = Filter::parse(filter, crate::Purpose::Find)?;
+        for document in self.0.iter().filter(|document| filter.matches(document)) {
+            if !take(document.clone())? {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

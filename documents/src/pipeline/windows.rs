@@ -1,5 +1,6 @@
 //! $setWindowFields: values of a document's neighbours in the order of its partition.
 
+use super::covariance::covariances;
 use super::memory::Memory;
 use super::project::set;
 use super::sliding::slid;
@@ -50,6 +51,8 @@ pub(super) enum Function {
     /// The last value that is not null.
     Locf(Expression),
     LinearFill(Expression),
+    /// `$covariancePop`, or `$covarianceSamp` if it is true: of pairs.
+    Covariance(Expression, bool, Window),
 }
 
 /// What `$derivative` and `$integral` are asked of.
@@ -285,6 +288,12 @@ impl Partition<'_> {
                 Ok(filled)
             }
             Function::LinearFill(input) => self.interpolated(input),
+            Function::Covariance(pair, is_sample, window) => {
+                let (values, bounds) = (self.all(pair)?, self.bounds(window)?);
+                let found = covariances(&values, &bounds, *is_sample, self.moment.stop)?;
+                found.iter().try_for_each(|value| self.count(value))?;
+                Ok(found)
+            }
             Function::Derivative(change) => self.slopes(change),
             Function::Integral(change) => self.areas(change),
         }

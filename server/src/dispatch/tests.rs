@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 mod logs;
+mod nested;
 mod operations;
 
 /// What each role may do beyond the one before it. A command that is in no list fails the test.

@@ -149,8 +149,10 @@ def outputs():
 
 def lookups():
     things = plain("things", [{"_id": 1, "a": 1}])
-    joined = {"from": "things", "let": {"x": "$a"}, "pipeline": [], "as": "r"}
-    refused(115, lambda: list(things.aggregate([{"$lookup": joined}])), "$lookup")
+    stats = [{"$collStats": {}}]
+    for stage in ({"$lookup": {"from": "things", "pipeline": stats, "as": "r"}}, {"$unionWith": {"coll": "things", "pipeline": stats}}):
+        refused(115, lambda: list(things.aggregate([stage])), "$collStats")
+    refused(115, lambda: list(things.aggregate([{"$bucketAuto": {"groupBy": "$a", "buckets": 2, "granularity": "R5"}}])), "granularity")
     plain("large", [{"text": "x" * 1000} for _ in range(2000)])
     joined = {"from": "large", "localField": "a", "foreignField": "a", "as": "r"}
     refused(146, lambda: list(things.aggregate([{"$lookup": joined}])), "$lookup")
@@ -266,7 +268,7 @@ ROWS = {
     "`$top`, `$topN`, `$bottom` and `$bottomN`": tops,
     "`$merge` finds documents by `_id`": merges,
     "`$out` fills a collection": outputs,
-    "`$lookup` with `let` and `pipeline`": lookups,
+    "`$lookup` keeps the other collection in memory": lookups,
     "what a statement keeps in memory": memory,
     "`system.profile` is in memory": profiles,
     "powers, roots, exponentials, logarithms and trigonometry of decimal128": decimals,

@@ -17,7 +17,7 @@ from pymongo.errors import OperationFailure
 ours = pymongo.MongoClient(sys.argv[1], document_class=RawBSONDocument)["diff"]
 theirs = pymongo.MongoClient(sys.argv[2], document_class=RawBSONDocument)["diff"]
 cases, seed = int(sys.argv[3]), int(sys.argv[4])
-kinds = sys.argv[5].split(",") if len(sys.argv) > 5 else ["find", "update", "expression", "pipeline", "series", "write", "decimal", "let", "operator"]
+kinds = sys.argv[5].split(",") if len(sys.argv) > 5 else ["find", "update", "expression", "pipeline", "series", "write", "decimal", "let", "operator", "nested"]
 rng = random.Random(seed)
 UTC = datetime.timezone.utc
 
@@ -199,6 +199,7 @@ def windowed():
         lambda: {"$integral": {"input": rng.choice(["$q", "$q", "$x", "$v"]), **rng.choice([{}, {"unit": "day"}])}, **window()},
         lambda: {"$expMovingAvg": {"input": "$q", **rng.choice([{"N": 3}, {"alpha": 0.25}])}},
         lambda: {"$locf": "$v"}, lambda: {"$linearFill": "$v"},
+        lambda: {rng.choice(["$covariancePop", "$covarianceSamp"]): rng.choice([["$q", "$x"], ["$q", "$v"], ["$x", "$none"], ["$q"], "$l", 1]), **window()},
     ])()
     return {"$setWindowFields": {**rng.choice([{}, {"partitionBy": "$g"}, {"partitionBy": {"$mod": ["$_id", 2]}}]),
                                  **rng.choice([{"sortBy": {"x": 1}}, {"sortBy": {"t": 1}}, {"sortBy": {"x": -1}}, {"sortBy": {"_id": 1}}, {}]), "output": {"r": function}}}
@@ -223,12 +224,50 @@ def filled():
     return {"$fill": {**rng.choice([{}, {"partitionBy": {"k": "$g"}}, {"partitionByFields": ["g"]}]), **rng.choice([{"sortBy": {"x": 1}}, {"sortBy": {"t": 1}}, {}]), "output": output}}
 
 
+def bucketed():
+    return {"$bucketAuto": {"groupBy": rng.choice(["$x", "$q", "$v", "$g", "$none", {"$mod": ["$q", 4]}, "q", {}, {"a": "$q"}, "$"]), "buckets": rng.choice([1, 2, 3, 5, 7, 60, 4.0, Int64(2), 0, -1, 1.5, "2", None]),
+                            **rng.choice([{}, {}, {"output": {"n": several(), "m": {"$sum": 1}}}, {"output": {}}, {"output": 1}, {"what": 1}])}}
+
+
+def within(depth=1):
+    """Stages of a pipeline within a stage, which compute nothing that could fail."""
+    return [rng.choice([
+        lambda: {"$match": query(1)}, lambda: {"$project": {"a": 1, "n": 1}}, lambda: {"$limit": rng.randrange(1, 5)}, lambda: {"$skip": rng.randrange(3)},
+        lambda: {"$sort": rng.choice([{"_id": -1}, {"n": 1, "_id": 1}, {"n": -1, "_id": 1}])}, lambda: {"$count": "n"}, lambda: {"$unset": "l"}, lambda: {"$unwind": "$l"},
+        lambda: {"$set": {"k": "$s"}}, lambda: {"$replaceWith": {"_id": "$_id", "w": "$a"}},
+        lambda: nested_stage(depth - 1) if depth else {"$limit": 3},
+    ])() for _ in range(rng.randrange(3))]
+
+
+def nested_stage(depth=1):
+    """Stages with pipelines of their own. Sorted first, so that limits choose the same documents."""
+    inside = lambda: [{"$sort": {"_id": 1}}] + within(depth)
+    variables = rng.choice([{}, {"x": "$n"}, {"x": "$a", "y": "$s"}, {"x": {"k": "$n"}}, {"x": None}])
+    name = lambda: rng.choice(["$$x", "$$x", "$$x.k", "$$y", "$$z"])
+    compared = lambda: {"$match": {"$expr": {rng.choice(["$eq", "$ne", "$gt", "$lte"]): [rng.choice(["$n", "$a", "$q", "$_id"]), name()]}}}
+    seen = lambda: rng.choice([lambda: [compared()], lambda: [compared(), {"$project": {"n": 1, "v": name()}}], lambda: [{"$set": {"v": name()}}, {"$limit": 3}], lambda: inside()])()
+    equal = rng.choice([{}, {}, {"localField": rng.choice(["n", "a", "l", "none"]), "foreignField": rng.choice(["n", "q", "a", "_id", "none"])}, {"localField": "n"}])
+    return rng.choice([
+        lambda: {"$facet": {facet: inside() for facet in rng.sample(["p", "q", "r"], rng.randrange(1, 3))}},
+        lambda: {"$facet": rng.choice([{}, 1, {"p": 1}, {"p": [1]}, {"p": [{}]}, {"p": []}, {"p.q": []}, {"$p": []}, {"p": [{rng.choice(["$facet", "$out", "$merge", "$collStats", "$indexStats", "$nothing"]): {}}]}])},
+        lambda: {"$unionWith": rng.choice([lambda: rng.choice(["w", "c", "nothing"]), lambda: {"coll": rng.choice(["w", "c", "nothing"]), "pipeline": inside()}])()},
+        lambda: {"$unionWith": rng.choice([1, {}, "", {"coll": 1}, {"coll": "w", "pipeline": 1}, {"coll": "w", "x": 1}, {"coll": "w", "pipeline": [{"$out": "o"}]}, {"coll": "w", "pipeline": [{"$merge": "o"}]}])},
+        lambda: {"$lookup": {"from": rng.choice(["w", "c", "nothing"]), "as": rng.choice(["j", "o.j"]), "pipeline": [{"$sort": {"_id": 1}}] + seen(), **equal, **rng.choice([{}, {"let": variables}, {"let": variables}])}},
+        lambda: {"$lookup": {"from": "w", "as": "j", **rng.choice([{"let": {"x": 1}}, {"pipeline": 1}, {"pipeline": [], "let": 1}, {"pipeline": [], "let": {"X": 1}}, {"pipeline": [{"$merge": "o"}]}, {"pipeline": [{"$out": "o"}]}, {"pipeline": [], "localField": 1}])}},
+    ])()
+
+
+def nested():
+    return [{"$sort": {"_id": 1}}, {"$limit": rng.randrange(1, 20)}, nested_stage()] + rng.choice([[], [], [{"$limit": rng.randrange(1, 30)}], [{"$project": {"l": 0}}], [nested_stage()]])
+
+
 def series():
     return rng.choice([
         lambda: [windowed()], lambda: [windowed()], lambda: [densified(), {"$limit": 4000}], lambda: [filled()],
         lambda: [{"$group": {"_id": rng.choice([None, "$g", {"$mod": ["$q", 3]}]), "r": several(), "s": several()}}, {"$sort": {"_id": 1}}],
         lambda: [{"$bucket": {"groupBy": rng.choice(["$x", "$q", "$v", {"$add": ["$q", "$x"]}]), "boundaries": sorted(rng.sample(range(-10, 80), rng.randrange(1, 5))),
                               **rng.choice([{}, {"default": "other"}, {"default": 500}, {"default": 3}]), **rng.choice([{}, {"output": {rng.choice(["n", "n", "_id"]): several()}}])}}],
+        lambda: [bucketed()], lambda: [bucketed()],
         lambda: [{"$bucket": {"groupBy": "$q", "boundaries": rng.choice([[1, "a"], [3, 1], [1], "x", [0, 100, 1000]]), "default": -1000}}],
         lambda: [{"$lookup": {"from": rng.choice(["c", "w", "nothing"]), **rng.choice([{"localField": rng.choice(["q", "g", "v", "_id", "none", "o.p", "l"]), "foreignField": rng.choice(["n", "a", "l", "a.x", "none", "g"])}, {"localField": "q", "foreignField": "_id"}]), "as": rng.choice(["r", "o.r"])}}],
         lambda: [{"$sample": {"size": rng.choice([100, 1000, 0, -1, "x"])}}, {"$sort": {"_id": 1}}],
@@ -465,6 +504,9 @@ for case in range(cases):
     elif kind == "series":
         shown = made = series()
         results = [asked(lambda: list(db.w.aggregate([{"$sort": {"_id": 1}}] + made if "$indexStats" not in made[0] else made))) for db in (ours, theirs)]
+    elif kind == "nested":
+        shown = made = nested()
+        results = [asked(lambda: list(db.c.aggregate(made))) for db in (ours, theirs)]
     elif kind == "write":
         shown = made = written()
         results = []
@@ -492,7 +534,7 @@ for case in range(cases):
     counts[kind, outcome] = counts.get((kind, outcome), 0) + 1
     # Of equal numbers of several types one is given, and a field that was left out keeps its place there when it is set again.
     stages = [list(one)[0] for one in made] if kind == "pipeline" else []
-    exact = not ("$group" in stages or ({"$project", "$unset", "$unwind"} & set(stages) and {"$set", "$addFields"} & set(stages)) or sum(stages.count(one) for one in ("$set", "$addFields")) > 1 or (kind == "series" and any(one in str(made) for one in ("$densify", "$maxN", "$minN")))
+    exact = not ("$group" in stages or ({"$project", "$unset", "$unwind"} & set(stages) and {"$set", "$addFields"} & set(stages)) or sum(stages.count(one) for one in ("$set", "$addFields")) > 1 or (kind == "series" and any(one in str(made) for one in ("$densify", "$maxN", "$minN", "$covariance"))) or (kind == "nested" and "$set" in str(made))
                  or (kind == "operator" and next(iter(made)) in APPROXIMATE))
     if same(*results, exact=exact, ordered=kind not in ("pipeline", "series") or not any("$group" in one or "$densify" in one for one in made)):
         continue

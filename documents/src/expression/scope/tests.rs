@@ -87,7 +87,7 @@ fn an_evaluation_ends() {
         asked.get() == 3
     };
     let read = Expression::parse(products.get("e").unwrap().unwrap()).unwrap();
-    let ended = read.evaluate_at(&rawdoc! { "n": 10_000 }, Moment { now_ms: 0, stop: Stop(&is_ended) });
+    let ended = read.evaluate_at(&rawdoc! { "n": 10_000 }, Moment { stop: Stop(&is_ended), ..Moment::at(0) });
     assert_eq!((ended.unwrap_err().code, asked.get()), (50, 3));
     let more = rawdoc! { "$map": { "input": { "$range": [0, 10_000] }, "in": { "$add": ["$$this", 1] } } };
     let ended = Constants::parse_unless(&rawdoc! { "x": more }, 0, &|| true);

@@ -1,6 +1,6 @@
 use crate::ExpressionError;
-use crate::pipeline::{Foreign, Pipeline, PipelineRun};
-use bson::raw::{CString, RawArrayBuf, RawBson, RawDocumentBuf};
+use crate::pipeline::{Foreign, Memory, Pipeline, PipelineRun, Take};
+use bson::raw::{CString, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 
 const LIMIT: usize = 64 << 10;
@@ -9,8 +9,19 @@ const LIMIT: usize = 64 << 10;
 struct Others;
 
 impl Foreign for Others {
-    fn documents(&self, _: &str, _: usize, _: &dyn Fn() -> bool) -> Result<Vec<RawDocumentBuf>, ExpressionError> {
-        Ok((0..200).map(document).collect())
+    fn visit(
+        &self,
+        _: &str,
+        _: &RawDocument,
+        _: &dyn Fn() -> bool,
+        take: &mut Take<'_>,
+    ) -> Result<(), ExpressionError> {
+        for i in 0..200 {
+            if !take(document(i))? {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -59,6 +70,12 @@ fn every_stage_that_keeps_something_is_bounded() {
         group(rawdoc! { "$topN": { "n": 1000, "sortBy": { "_id": 1 }, "output": "$text" } }),
         group(rawdoc! { "$firstN": { "n": 1000, "input": "$text" } }),
         rawdoc! { "p": [{ "$lookup": { "from": "o", "localField": "one", "foreignField": "_id", "as": "r" } }] },
+        rawdoc! { "p": [{ "$lookup": { "from": "o", "pipeline": [{ "$match": { "$expr": false } }], "as": "r" } }] },
+        rawdoc! { "p": [{ "$unionWith": { "coll": "o", "pipeline": [{ "$sort": { "text": 1 } }] } }] },
+        rawdoc! { "p": [{ "$facet": { "a": [{ "$group": { "_id": "$text" } }], "b": [{ "$count": "n" }] } }] },
+        rawdoc! { "p": [{ "$facet": { "a": [], "b": [] } }] },
+        rawdoc! { "p": [{ "$bucketAuto": { "groupBy": "$_id", "buckets": 2 } }] },
+        rawdoc! { "p": [{ "$bucketAuto": { "groupBy": "$_id", "buckets": 1, "output": { "r": { "$push": "$text" } } } }] },
         rawdoc! { "p": [{ "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "r": { "$sum": "$one" } } } }] },
         windows(rawdoc! { "$push": "$_id", "window": unbounded.clone() }),
         windows(rawdoc! { "$addToSet": "$_id", "window": { "documents": [-100, 0] } }),
@@ -87,6 +104,7 @@ fn what_is_let_go_of_does_not_count() {
         (group(rawdoc! { "$addToSet": "$one" }), 1),
         (group(rawdoc! { "$bottom": { "sortBy": { "_id": 1 }, "output": "$text" } }), 1),
         (group(rawdoc! { "$maxN": { "n": 3, "input": "$text" } }), 1),
+        (rawdoc! { "p": [{ "$facet": { "a": [{ "$limit": 2 }], "b": [{ "$group": { "_id": "$one" } }] } }] }, 1),
     ] {
         assert_eq!(ends(&stages, 1000, LIMIT), Ok(results), "{stages:?}");
     }
@@ -101,4 +119,24 @@ fn what_is_let_go_of_does_not_count() {
     assert!(running.results_bytes() > 1000);
     running.results();
     assert_eq!(running.results_bytes(), 0);
+}
+
+#[test]
+fn what_is_given_up_does_not_count() {
+    let max = 1 << 20;
+    let memory = Memory::new(max);
+    let begin = |stages: RawDocumentBuf| {
+        let pipeline = Pipeline::parse(stages.get_array("p").unwrap()).unwrap();
+        pipeline.run_within(0, &memory).with_foreign(Box::new(Others))
+    };
+    let lookup = rawdoc! { "$lookup": { "from": "o", "localField": "none", "foreignField": "_id", "as": "r" } };
+    let mut united = begin(rawdoc! { "p": [{ "$unionWith": { "coll": "o", "pipeline": [lookup] } }, { "$limit": 1 }] });
+    united.finish().unwrap();
+    assert_eq!(united.results().len(), 1);
+    assert_eq!(memory.left(), max);
+    let mut sorted = begin(rawdoc! { "p": [{ "$sort": { "text": 1 } }] });
+    sorted.take(document(1)).unwrap();
+    assert!(memory.left() < max);
+    drop(sorted);
+    assert_eq!(memory.left(), max);
 }

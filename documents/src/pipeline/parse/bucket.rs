@@ -1,14 +1,16 @@
-//! $bucket, which is a `$group` by a `$switch`, and a `$sort`.
+//! $bucket, which is a `$group` by a `$switch`, and a `$sort`; $bucketAuto.
 
-use super::super::group::Group;
+use super::super::bucket_auto::BucketAuto;
+use super::super::group::{Field, Group};
 use super::super::{Result, Stage};
 use super::accumulators::accumulator;
 use super::{constant, is_nested, object, wrong};
 use crate::Sort;
 use crate::expression::accumulator::Kind;
 use crate::expression::{Constants, Expression, members};
-use crate::order::{TypeClass, compare};
-use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use crate::order::{Number, TypeClass, compare};
+use crate::raw::type_name;
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 
 pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &mut Vec<Stage>) -> Result<()> {
@@ -21,7 +23,10 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
             "default" => {
                 default = Some(constant_of(value, constants, 40195, "The $bucket 'default' field must be a constant")?)
             }
-            "output" => fields = Some(output(value, constants)?),
+            "output" => {
+                let what = "The $bucket 'output' field must be an object";
+                fields = Some(output(object(value, 40196, what)?, constants)?);
+            }
             other => return Err(wrong(40197, format!("Unrecognized option to $bucket: {other}."))),
         }
     }
@@ -54,11 +59,81 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
     let id = constants.expression(RawBsonRef::Document(&id))?;
     let fields = match fields {
         Some(fields) => fields,
-        None => vec![(cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?)],
+        None => vec![count()?],
     };
     stages.push(Stage::Group(Group { id, fields }));
     stages.push(Stage::Sort(Sort::of_paths(&rawdoc! { "_id": 1 })?, None));
     Ok(())
+}
+
+/// The number of documents, which is computed where no output is given.
+fn count() -> Result<Field> {
+    Ok((cstr!("count").to_owned(), Kind::Sum, constant(RawBsonRef::Int32(1))?))
+}
+
+/// `$bucketAuto`.
+pub(super) fn bucket_auto(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Stage> {
+    let what = format!("The argument to $bucketAuto must be an object, but found type: {}", type_name(argument));
+    let (mut by, mut buckets, mut fields) = (None, None, Vec::new());
+    for (name, value) in members(object(argument, 40240, what)?) {
+        match (name, value) {
+            ("groupBy", value) => by = Some(bucket_auto_by(value, constants)?),
+            ("buckets", value) => buckets = Some(bucket_count(value)?),
+            ("output", value) => {
+                let what =
+                    format!("The $bucketAuto 'output' field must be an object, but found type: {}", type_name(value));
+                fields = output(object(value, 40244, what)?, constants)?;
+            }
+            ("granularity", RawBsonRef::String(_)) => {
+                return Err(wrong(115, "the 'granularity' of $bucketAuto is not available: leave it out"));
+            }
+            ("granularity", other) => {
+                let what = format!(
+                    "The $bucketAuto 'granularity' field must be a string, but found type: {}",
+                    type_name(other)
+                );
+                return Err(wrong(40261, what));
+            }
+            (other, _) => return Err(wrong(40245, format!("Unrecognized option to $bucketAuto: {other}"))),
+        }
+    }
+    let (Some(by), Some(count_max)) = (by, buckets) else {
+        return Err(wrong(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified"));
+    };
+    let count_max = match usize::try_from(count_max) {
+        Ok(count_max @ 1..) => count_max,
+        _ => {
+            let what = format!("The $bucketAuto 'buckets' field must be greater than 0, but found: {count_max}");
+            return Err(wrong(40243, what));
+        }
+    };
+    if fields.is_empty() {
+        fields.push(count()?);
+    }
+    Ok(Stage::BucketAuto(Box::new(BucketAuto { by, count: count_max, fields })))
+}
+
+fn bucket_auto_by(value: RawBsonRef<'_>, constants: &Constants) -> Result<Expression> {
+    match value {
+        RawBsonRef::String(path) if path.len() > 1 && path.starts_with('$') => {}
+        RawBsonRef::Document(object) if !is_nested(object) && !object.is_empty() => {}
+        _ => {
+            let what = "The $bucketAuto 'groupBy' field must be defined as a $-prefixed path or an expression object";
+            return Err(wrong(40239, what));
+        }
+    }
+    constants.expression(value)
+}
+
+/// The `buckets` of a `$bucketAuto`: a whole number of 32 bits.
+fn bucket_count(value: RawBsonRef<'_>) -> Result<i32> {
+    if Number::of(value).is_none() {
+        let given = type_name(value);
+        let what = format!("The $bucketAuto 'buckets' field must be a numeric value, but found type: {given}");
+        return Err(wrong(40241, what));
+    }
+    let count = crate::whole_number(value).and_then(|count| i32::try_from(count).ok());
+    count.ok_or_else(|| wrong(40242, "The $bucketAuto 'buckets' field must be representable as a 32-bit integer"))
 }
 
 fn checked_by(value: RawBsonRef<'_>, constants: &Constants) -> Result<RawBson> {
@@ -105,9 +180,9 @@ fn checked_boundaries(value: RawBsonRef<'_>, constants: &Constants) -> Result<Ve
     Ok(read)
 }
 
-fn output(value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<(CString, Kind, Expression)>> {
+fn output(computed: &RawDocument, constants: &Constants) -> Result<Vec<Field>> {
     let mut fields = Vec::new();
-    for (name, value) in members(object(value, 40196, "The $bucket 'output' field must be an object")?) {
+    for (name, value) in members(computed) {
         if name == "_id" {
             return Err(wrong(15948, "a group's _id may only be specified once"));
         }
@@ -116,8 +191,8 @@ fn output(value: RawBsonRef<'_>, constants: &Constants) -> Result<Vec<(CString, 
     Ok(fields)
 }
 
-/// One field of a `$group` or of a `$bucket`.
-pub(super) fn field(name: &str, value: RawBsonRef<'_>, constants: &Constants) -> Result<(CString, Kind, Expression)> {
+/// One field of a `$group`, `$bucket` or `$bucketAuto`.
+pub(super) fn field(name: &str, value: RawBsonRef<'_>, constants: &Constants) -> Result<Field> {
     if name.contains('.') {
         return Err(wrong(40235, format!("The field name '{name}' cannot contain '.'")));
     }
@@ -142,7 +217,7 @@ pub(super) fn sample(argument: RawBsonRef<'_>) -> Result<Stage> {
         if name != "size" {
             return Err(wrong(28748, format!("unrecognized option to $sample: {name}")));
         }
-        let number = crate::order::Number::of(value).map(crate::expression::real_of);
+        let number = Number::of(value).map(crate::expression::real_of);
         match (number, crate::whole_number(value)) {
             (None, _) => return Err(wrong(28746, "size argument to $sample must be a number")),
             (_, Some(n @ 0..)) => size = Some(n.unsigned_abs()),

@@ -1,25 +1,31 @@
 //! $lookup.
 
-use super::super::lookup::Lookup;
-use super::super::{Result, Stage};
+use super::super::lookup::{Inner, Lookup};
+use super::super::{Result, Stage, all_of};
+use super::nested::{Around, inner_pipeline, stages_of};
 use super::{object, path_of, wrong};
-use crate::expression::members;
+use crate::expression::{Constants, members};
 use crate::paths::Path;
 use crate::raw::type_name;
-use bson::raw::RawBsonRef;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 
-pub(super) fn lookup(argument: RawBsonRef<'_>) -> Result<Stage> {
-    let (mut from, mut local, mut foreign, mut into) = (None, None, None, None);
-    let what = format!("the $lookup specification must be an Object, but found {}", type_name(argument));
+pub(super) fn lookup(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Stage> {
+    let (mut from, mut local, mut foreign, mut into, mut variables, mut stages) = (None, None, None, None, None, None);
+    let what = format!("the $lookup stage specification must be an object, but found {}", type_name(argument));
     for (name, value) in members(object(argument, 9, what)?) {
         let place = match name {
             "from" => &mut from,
             "localField" => &mut local,
             "foreignField" => &mut foreign,
             "as" => &mut into,
-            "pipeline" | "let" => {
-                let what = "$lookup with 'let' and 'pipeline' is not available: give localField and foreignField";
-                return Err(wrong(115, what));
+            "pipeline" => {
+                stages = Some(stages_of(value)?);
+                continue;
+            }
+            "let" => {
+                let what = format!("$lookup argument 'let: ...' must be an object, is type {}", type_name(value));
+                variables = Some(object(value, 9, what)?);
+                continue;
             }
             other => return Err(wrong(9, format!("unknown argument to $lookup: {other}"))),
         };
@@ -31,16 +37,41 @@ pub(super) fn lookup(argument: RawBsonRef<'_>) -> Result<Stage> {
     }
     let from = from.ok_or_else(|| wrong(9, "must specify 'pipeline' when 'from' is empty"))?;
     let into = into.ok_or_else(|| wrong(9, "must specify 'as' field for a $lookup"))?;
-    let (Some(local), Some(foreign)) = (local, foreign) else {
-        let what = "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified";
-        return Err(wrong(9, what));
+    let equal = match (local, foreign) {
+        (Some(local), Some(foreign)) => {
+            path_of(local)?;
+            path_of(foreign)?;
+            Some((Path::new(local), Path::new(foreign)))
+        }
+        (None, None) if stages.is_some() => None,
+        _ if stages.is_some() => {
+            let what = "$lookup requires both or neither of 'localField' and 'foreignField' to be specified";
+            return Err(wrong(9, what));
+        }
+        _ => {
+            let what = "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified";
+            return Err(wrong(9, what));
+        }
     };
-    path_of(local)?;
-    path_of(foreign)?;
+    let inner = match (variables, stages) {
+        (variables, Some(stages)) => Some(inner(variables, stages, constants)?),
+        (Some(_), None) => return Err(wrong(9, "$lookup with a 'let' argument must also specify 'pipeline'")),
+        (None, None) => None,
+    };
     Ok(Stage::Lookup(Box::new(Lookup {
         from: from.to_owned(),
-        local: Path::new(local),
-        foreign: Path::new(foreign),
+        equal,
         into: path_of(into)?.into_iter().map(str::to_owned).collect(),
+        inner,
     })))
+}
+
+/// The pipeline of a `$lookup` with its variables, whose values do not see each other.
+fn inner(variables: Option<&RawDocument>, stages: &RawArray, constants: &Constants) -> Result<Inner> {
+    let variables = variables.map(members).unwrap_or_default();
+    let values = variables.iter().map(|(_, value)| constants.expression(*value)).collect::<Result<Vec<_>>>()?;
+    let names: Vec<&str> = variables.iter().map(|(name, _)| *name).collect();
+    let mut pipeline = inner_pipeline(stages, &constants.within(&names)?, Around::Lookup)?;
+    let filter = all_of(pipeline.take_leading_matches());
+    Ok(Inner { values, filter, stages: pipeline.stages })
 }

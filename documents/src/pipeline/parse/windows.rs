@@ -110,6 +110,10 @@ fn function(spec: &RawDocument, windows: &Windows, constants: &Constants) -> Res
             no_window()?;
             moving_average(argument, constants)
         }
+        "$covariancePop" | "$covarianceSamp" => {
+            let pair = constants.expression(argument)?;
+            Ok(Function::Covariance(pair, name == "$covarianceSamp", read.unwrap_or(Window::WHOLE)))
+        }
         "$locf" | "$linearFill" => {
             no_window()?;
             let input = constants.expression(argument)?;

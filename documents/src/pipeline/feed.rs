@@ -1,0 +1,385 @@
+//! How documents go through the stages of a pipeline.
+
+use super::bucket_auto::BucketAuto;
+use super::facet::Facets;
+use super::group::Grouping;
+use super::lookup::{Foreign, Table};
+use super::memory::Memory;
+use super::union::UnionWith;
+use super::{Result, Stage};
+use crate::expression::accumulator::number;
+use crate::expression::{Moment, Scope, check_document};
+use crate::{DOCUMENT_BYTES_MAX, ExpressionError};
+use bson::raw::{RawBson, RawDocumentBuf};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+/// What a stage keeps between documents.
+#[derive(Debug)]
+pub(super) enum State {
+    Nothing,
+    Counted(u64),
+    /// Documents by the keys of their order, and the bytes of both.
+    Sort {
+        found: Vec<(Vec<u8>, RawDocumentBuf)>,
+        bytes: usize,
+    },
+    Group(Grouping),
+    /// The other collection, once it was read.
+    Lookup(Option<Table>),
+    /// Documents of a stage that needs all of them.
+    Kept {
+        found: Vec<RawDocumentBuf>,
+        bytes: usize,
+    },
+    /// A run for each facet.
+    Facet(Facets),
+    /// Of a `$unionWith`: whether the stages after it need no more.
+    IsFull(bool),
+}
+
+impl State {
+    /// The state of each stage before the first document.
+    pub(super) fn of(stages: &[Stage]) -> Vec<State> {
+        let state = |stage: &Stage| match stage {
+            Stage::Group(_) => State::Group(Grouping::default()),
+            Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_) => State::Sort { found: Vec::new(), bytes: 0 },
+            Stage::Lookup(_) => State::Lookup(None),
+            Stage::Windows(_) | Stage::Densify(_) => State::Kept { found: Vec::new(), bytes: 0 },
+            Stage::Limit(_) | Stage::Skip(_) | Stage::Count(_) => State::Counted(0),
+            Stage::Facet(facets) => State::Facet(Facets::new(facets)),
+            Stage::Union(_) => State::IsFull(false),
+            _ => State::Nothing,
+        };
+        stages.iter().map(state).collect()
+    }
+
+    /// The bytes that are counted for what it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            State::Sort { bytes, .. } | State::Kept { bytes, .. } => *bytes,
+            State::Group(grouping) => grouping.bytes(),
+            State::Lookup(table) => table.as_ref().map_or(0, |table| table.bytes),
+            State::Facet(facets) => facets.bytes(),
+            State::Nothing | State::Counted(_) | State::IsFull(_) => 0,
+        }
+    }
+}
+
+/// Results that were not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    pub(super) documents: Vec<RawDocumentBuf>,
+    pub(super) bytes: usize,
+}
+
+/// What all stages of a run have in common, also those of pipelines within it.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'a> {
+    pub(super) memory: &'a Memory,
+    pub(super) foreign: &'a dyn Foreign,
+    pub(super) moment: Moment<'a>,
+}
+
+/// What stages hand documents on with.
+pub(super) struct Feed<'a> {
+    pub(super) stages: &'a [Stage],
+    pub(super) states: &'a mut [State],
+    pub(super) results: &'a mut Results,
+    pub(super) shared: Shared<'a>,
+}
+
+/// The run of a pipeline within another one, with the memory of that one.
+#[derive(Debug)]
+pub(super) struct InnerRun {
+    states: Vec<State>,
+    results: Results,
+    is_full: bool,
+}
+
+impl InnerRun {
+    pub(super) fn new(stages: &[Stage]) -> InnerRun {
+        InnerRun { states: State::of(stages), results: Results::default(), is_full: false }
+    }
+
+    /// Takes the next document. Returns whether more can change the result.
+    pub(super) fn take(&mut self, stages: &[Stage], document: RawDocumentBuf, shared: Shared<'_>) -> Result<bool> {
+        if !self.is_full {
+            self.is_full = !self.feed(stages, shared).give(document)?;
+        }
+        Ok(!self.is_full)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The bytes that are counted for what it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        self.results.bytes + self.states.iter().map(State::bytes).sum::<usize>()
+    }
+
+    /// Ends the input.
+    pub(super) fn finish(&mut self, stages: &[Stage], shared: Shared<'_>) -> Result<()> {
+        self.feed(stages, shared).finish()
+    }
+
+    /// The results so far, which are taken, and the bytes that are still counted for them.
+    pub(super) fn results(&mut self) -> Results {
+        std::mem::take(&mut self.results)
+    }
+
+    fn feed<'a>(&'a mut self, stages: &'a [Stage], shared: Shared<'a>) -> Feed<'a> {
+        Feed { stages, states: &mut self.states, results: &mut self.results, shared }
+    }
+}
+
+impl Feed<'_> {
+    /// Gives a document to the first stage. Returns whether it can use more.
+    pub(super) fn give(&mut self, document: RawDocumentBuf) -> Result<bool> {
+        check_document(&document)?;
+        let Some((stage, stages)) = self.stages.split_first() else {
+            check_size(&document)?;
+            let bytes = kept_bytes(&document);
+            self.shared.memory.take(bytes, "the results of a pipeline")?;
+            self.results.bytes += bytes;
+            self.results.documents.push(document);
+            return Ok(true);
+        };
+        let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
+        let shared = self.shared;
+        let Shared { memory, moment, .. } = shared;
+        let mut next = Feed { stages, states, results: self.results, shared };
+        match (stage, state) {
+            (Stage::Match(filter), _) => {
+                if filter.matches(&document) {
+                    next.give(document)
+                } else {
+                    Ok(true)
+                }
+            }
+            (Stage::Condition(condition), _) => {
+                if condition.holds(&document, moment)? {
+                    next.give(document)
+                } else {
+                    Ok(true)
+                }
+            }
+            (Stage::Project(projector), _) => {
+                let projected = projector.apply(&document, &mut Scope::new(&document, moment))?;
+                next.give(projected)
+            }
+            (Stage::Lookup(lookup), State::Lookup(table)) => {
+                let joined = lookup.joined(&document, table, shared)?;
+                next.give(joined)
+            }
+            (Stage::Limit(limit), State::Counted(count)) => {
+                if *count >= *limit {
+                    return Ok(false);
+                }
+                *count += 1;
+                let is_full = *count >= *limit;
+                Ok(next.give(document)? && !is_full)
+            }
+            (Stage::Skip(skip), State::Counted(count)) if *count < *skip => {
+                *count += 1;
+                Ok(true)
+            }
+            (Stage::Count(_), State::Counted(count)) => {
+                *count += 1;
+                Ok(true)
+            }
+            (Stage::Unwind(unwind), _) => unwind.give(document, &mut next),
+            (Stage::Union(_), State::IsFull(is_full)) => {
+                let more = next.give(document)?;
+                *is_full = !more;
+                Ok(more)
+            }
+            (Stage::ReplaceRoot(root), _) => match root.evaluate_at(&document, moment)? {
+                Some(RawBson::Document(inner)) => next.give(inner),
+                other => {
+                    let message = format!(
+                        "'newRoot' expression must evaluate to an object, but resulting value was of type {}",
+                        crate::expression::type_of(&other)
+                    );
+                    Err(ExpressionError::new(40228, message))
+                }
+            },
+            (Stage::Group(group), State::Group(grouping)) => {
+                grouping.take(group, &document, moment, memory)?;
+                Ok(true)
+            }
+            (Stage::Facet(facets), State::Facet(runs)) => runs.take(facets, &document, shared),
+            (Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_), State::Sort { found, bytes }) => {
+                keep_by_key(stage, document, (found, bytes), shared)?;
+                Ok(true)
+            }
+            (Stage::Windows(_) | Stage::Densify(_), State::Kept { found, bytes }) => {
+                let more = kept_bytes(&document);
+                memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
+                *bytes += more;
+                found.push(document);
+                Ok(true)
+            }
+            _ => next.give(document),
+        }
+    }
+
+    /// Ends the input: each stage in turn hands on what it has kept.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        for at in 0..self.stages.len() {
+            let state = std::mem::replace(&mut self.states[at], State::Nothing);
+            let stage = &self.stages[at];
+            let (stages, states) = (&self.stages[at + 1..], &mut self.states[at + 1..]);
+            let mut next = Feed { stages, states, results: self.results, shared: self.shared };
+            next.release(stage, state)?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what a stage has kept.
+    fn release(&mut self, stage: &Stage, state: State) -> Result<()> {
+        let Shared { memory, moment, .. } = self.shared;
+        let mut held = 0;
+        let kept: Vec<RawDocumentBuf> = match (stage, state) {
+            (Stage::Sort(_, limit), State::Sort { found, bytes }) => {
+                held = bytes;
+                sorted(found, *limit)
+            }
+            (Stage::Sample(size), State::Sort { found, bytes }) => {
+                held = bytes;
+                sorted(found, Some(*size))
+            }
+            (Stage::BucketAuto(buckets), State::Sort { found, bytes }) => {
+                held = bytes;
+                buckets.apply(found, &mut held, moment, memory)?
+            }
+            (Stage::Windows(windows), State::Kept { found, bytes }) => {
+                held = bytes;
+                windows.apply(found, &mut held, moment, memory)?
+            }
+            (Stage::Densify(densify), State::Kept { found, bytes }) => {
+                held = bytes;
+                densify.apply(found, &mut held, (moment.stop, memory))?
+            }
+            (Stage::Group(group), State::Group(grouping)) => {
+                held = grouping.bytes();
+                grouping.finish(group)?
+            }
+            (Stage::Facet(facets), State::Facet(runs)) => vec![runs.finish(facets, &mut held, self.shared)?],
+            (Stage::Union(union), State::IsFull(false)) => return self.unite(union),
+            (_, State::Lookup(Some(table))) => {
+                held = table.bytes;
+                Vec::new()
+            }
+            (Stage::Count(name), State::Counted(count @ 1..)) => {
+                let mut document = RawDocumentBuf::new();
+                document.append(name, number(count));
+                vec![document]
+            }
+            _ => Vec::new(),
+        };
+        for document in kept {
+            // What is handed on is counted where it goes.
+            let handed_on = kept_bytes(&document).min(held);
+            memory.give_back(handed_on);
+            held -= handed_on;
+            if !self.give(document)? {
+                break;
+            }
+        }
+        memory.give_back(held);
+        Ok(())
+    }
+
+    /// Hands on the results of a pipeline over another collection.
+    fn unite(&mut self, union: &UnionWith) -> Result<()> {
+        let shared = self.shared;
+        let (filter, stages) = union.split();
+        let mut run = InnerRun::new(stages);
+        let mut is_full = false;
+        shared.foreign.visit(&union.collection, &filter, shared.moment.stop.0, &mut |document| {
+            shared.moment.stop.check()?;
+            let more = run.take(stages, document, shared)?;
+            is_full = !self.give_all(run.results())?;
+            Ok(more && !is_full)
+        })?;
+        if is_full {
+            shared.memory.give_back(run.bytes());
+            return Ok(());
+        }
+        run.finish(stages, shared)?;
+        self.give_all(run.results()).map(drop)
+    }
+
+    /// Hands on results of an inner pipeline. Returns whether the next stage can use more.
+    fn give_all(&mut self, results: Results) -> Result<bool> {
+        self.shared.memory.give_back(results.bytes);
+        for document in results.documents {
+            if !self.give(document)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Refuses a result that is larger than a document may be, with the room that MongoDB leaves for results.
+fn check_size(document: &RawDocumentBuf) -> Result<()> {
+    let (bytes, max) = (document.as_bytes().len(), DOCUMENT_BYTES_MAX + (16 << 10));
+    if bytes <= max {
+        return Ok(());
+    }
+    let what = format!("a result of {bytes} bytes is too large: size must be between 0 and {max} (16 MB)");
+    Err(ExpressionError::new(10334, what))
+}
+
+/// About the memory that a document takes where it is kept.
+pub(super) fn kept_bytes(document: &RawDocumentBuf) -> usize {
+    document.as_bytes().len() + 64
+}
+
+/// The first documents in the order of their keys.
+fn sorted(mut found: Vec<(Vec<u8>, RawDocumentBuf)>, limit: Option<u64>) -> Vec<RawDocumentBuf> {
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    found.into_iter().take(limit).map(|(_, document)| document).collect()
+}
+
+/// Keeps a document for a stage that needs all of them in an order.
+fn keep_by_key(
+    stage: &Stage,
+    document: RawDocumentBuf,
+    kept: (&mut Vec<(Vec<u8>, RawDocumentBuf)>, &mut usize),
+    shared: Shared<'_>,
+) -> Result<()> {
+    let (name, key, limit) = match stage {
+        Stage::Sort(sort, limit) => ("$sort", sort.key(&document)?, *limit),
+        Stage::BucketAuto(buckets) => (BucketAuto::NAME, buckets.key(&document, shared.moment)?, None),
+        Stage::Sample(size) => ("$sample", RandomState::new().hash_one(0_u8).to_be_bytes().to_vec(), Some(*size)),
+        _ => return Ok(()),
+    };
+    keep(name, key, limit, shared.memory, document, kept)
+}
+
+fn keep(
+    stage: &str,
+    key: Vec<u8>,
+    limit: Option<u64>,
+    memory: &Memory,
+    document: RawDocumentBuf,
+    (found, bytes): (&mut Vec<(Vec<u8>, RawDocumentBuf)>, &mut usize),
+) -> Result<()> {
+    let size = |(key, document): &(Vec<u8>, RawDocumentBuf)| key.len() + kept_bytes(document);
+    let candidate = (key, document);
+    let (before, room) = (*bytes, memory.left());
+    *bytes += size(&candidate);
+    found.push(candidate);
+    let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    if found.len() > wanted.saturating_mul(2).max(1 << 10) || (*bytes - before > room && found.len() > wanted) {
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.truncate(wanted);
+        *bytes = found.iter().map(size).sum();
+    }
+    memory.change(before, *bytes, stage)
+}
