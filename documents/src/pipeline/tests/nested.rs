@@ -76,10 +76,10 @@ fn a_union_comes_after_the_documents() {
         rawdoc! { "$unionWith": { "coll": "d", "pipeline": [{ "$match": { "k": 1 } }, { "$project": { "v": 1 } }] } };
     let first = rawdoc! { "_id": 1 };
     let united = [first.clone(), rawdoc! { "_id": 10, "v": 5 }, rawdoc! { "_id": 11, "v": 7 }];
-    assert_eq!(beside(stage(union.clone()), &[first.clone()]), united);
+    assert_eq!(beside(stage(union.clone()), std::slice::from_ref(&first)), united);
     let limited = |limit: i32| RawArrayBuf::from_iter([union.clone(), rawdoc! { "$limit": limit }]);
-    assert_eq!(beside(limited(2), &[first.clone()]), united[..2]);
-    assert_eq!(beside(limited(1), &[first.clone()]), united[..1]);
+    assert_eq!(beside(limited(2), std::slice::from_ref(&first)), united[..2]);
+    assert_eq!(beside(limited(1), std::slice::from_ref(&first)), united[..1]);
     let whole = beside(stage(rawdoc! { "$unionWith": "d" }), &[]);
     assert_eq!(whole, others());
     let within = rawdoc! { "$facet": { "a": [{ "$unionWith": "d" }, { "$count": "n" }] } };
