@@ -545,6 +545,8 @@ fn plain(message: &str) -> String {
             "; functions and conversions that work in nanoseconds only reach from 1677 to 2262: exclude such times with a \
              condition",
         );
+    } else if text.starts_with("Unary operator '-' only supports") {
+        text.push_str("; swap the sides of a difference of times: b - a is -(a - b)");
     } else if text.contains("to Null not supported") {
         text.push_str("; the meta field has no type before its first value: INSERT that one by itself");
     }

@@ -65,11 +65,7 @@ impl FunctionRewrite for ExactArithmetic {
                     Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))
                 }
             }
-            // DataFusion negates no differences of times.
-            Expr::Negative(inner)
-                if is_duration(&kind(&inner))
-                    || (kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..))) =>
-            {
+            Expr::Negative(inner) if kind(&inner).is_signed_integer() && !matches!(*inner, Expr::Literal(..)) => {
                 Transformed::yes(call(&NEGATED, vec![*inner]))
             }
             Expr::Negative(inner) if kind(&inner).is_floating() => {
