@@ -68,7 +68,7 @@ impl ScalarUDFImpl for Age {
         let is_scalar = is_constant(&args.args);
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let [end, start] = given.as_slice() else { return internal_err!("age without times") };
-        let (end, start) = (Times::new("age", 1, end)?, Times::new("age", 2, start)?);
+        let [end, start] = Times::of_one_clock("age", [(1, end), (2, start)])?;
         let ages = (0..start.units.len()).map(|row| {
             let Some((end, start)) = end.local(row)?.zip(start.local(row)?) else { return Ok(None) };
             Ok(Some(age(civil(end)?, civil(start)?)))
@@ -118,7 +118,7 @@ impl ScalarUDFImpl for DateSub {
         let is_scalar = is_constant(times);
         let given = ColumnarValue::values_to_arrays(times)?;
         let [start, end] = given.as_slice() else { return internal_err!("{name} without times") };
-        let (start, end) = (Times::new(name, 2, start)?, Times::new(name, 3, end)?);
+        let [start, end] = Times::of_one_clock(name, [(2, start), (3, end)])?;
         let counts = (0..start.units.len()).map(|row| full_units(unit, &start, &end, row));
         let counts: ArrayRef = Arc::new(counts.collect::<Result<Int64Array>>()?);
         value(&counts, is_scalar)
@@ -156,6 +156,16 @@ impl Times {
             unit: unit_nanos(*unit),
             zone: own.map(|own| zone(function, at, own)).transpose()?,
         })
+    }
+
+    /// Two columns of times, which are arguments of a function. Both are shown by the clock of the first one that has a zone, so that nothing
+    /// lies between equal times.
+    fn of_one_clock(function: &str, [first, second]: [(usize, &ArrayRef); 2]) -> Result<[Times; 2]> {
+        let (mut first, mut second) =
+            (Times::new(function, first.0, first.1)?, Times::new(function, second.0, second.1)?);
+        first.zone = first.zone.or(second.zone);
+        second.zone = first.zone;
+        Ok([first, second])
     }
 
     /// The time of a row; `None` if it is null.
