@@ -1,7 +1,7 @@
 //! Parts of differences of times: `extract(hour FROM end - start)`.
 //!
-//! As in PostgreSQL and DuckDB, a part is what larger parts leave: hours are 0 to 23, beside the days. DataFusion's are all hours, minutes or
-//! seconds, null or wrong where these do not fit int32, and lack fractions of a second.
+//! As in PostgreSQL and DuckDB, a part is what remains after the larger ones: hours are 0 to 23, next to the days. DataFusion's are the totals in
+//! hours, minutes or seconds, null or wrong where these do not fit int32, and its epoch lacks fractions of a second.
 
 use super::arguments::returned;
 use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};

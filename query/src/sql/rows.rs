@@ -1,7 +1,7 @@
 //! Rows that are compared: `(a, b) IN ((1, 2), (3, 4))`, `(a, b) IN (SELECT ...)`, `(a, b) = (1, 2)` and `(a, b) > (1, 2)`.
 //!
-//! DataFusion takes rows for objects: it cannot order them, looks for none of them in subqueries, and takes nulls in them for values. So each
-//! comparison becomes one of the members, which is null where those of SQL are.
+//! DataFusion takes rows for objects: it can neither order them nor look them up in subqueries, and nulls in them are values. So a
+//! comparison of rows becomes comparisons of their members, which follow SQL's rules for nulls.
 
 use super::copies::Copies;
 use super::depth::balanced;
