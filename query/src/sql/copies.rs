@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 use std::fmt::{self, Write};
 
 /// Bytes of SQL that the copies in a statement may have.
-const BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 2 << 20;
 
 /// The copies that have been made in a statement.
 #[derive(Debug, Default)]
@@ -55,10 +55,10 @@ mod tests {
         let name = Expr::Identifier(Ident::new("x".repeat(1_000)));
         let mut copies = Copies::default();
         assert_eq!(copies.add(&name, 0), Ok(()));
-        assert_eq!(copies.add(&name, 4_000), Ok(()));
-        assert_eq!(copies.add(&name, 100), Ok(()));
-        assert!(copies.add(&name, 100).unwrap_err().contains("repeated too often"));
-        assert_eq!(copies.bytes, 4_100_000);
-        assert_eq!(copies.add(&name, 94), Ok(()));
+        assert_eq!(copies.add(&name, 2_000), Ok(()));
+        assert_eq!(copies.add(&name, 50), Ok(()));
+        assert!(copies.add(&name, 50).unwrap_err().contains("repeated too often"));
+        assert_eq!(copies.bytes, 2_050_000);
+        assert_eq!(copies.add(&name, 47), Ok(()));
     }
 }
