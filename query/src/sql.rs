@@ -2,6 +2,7 @@
 //! forms of other databases, and names columns.
 
 mod capitals;
+mod copies;
 mod depth;
 mod dialect;
 mod expressions;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::arguments::wrong;
+use super::arguments::{returned, wrong};
 use super::bins::{DAY, civil, offset};
 use super::date_bin::is_text;
 use super::date_trunc::{is_utc, time_type, width, zone};
@@ -12,7 +12,7 @@ use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, PrimitiveArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, IntervalUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use ebbtide_buckets::unit_nanos;
 use std::sync::Arc;
@@ -65,16 +65,14 @@ impl ScalarUDFImpl for Age {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = is_constant(&args.args);
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let [end, start] = given.as_slice() else { return internal_err!("age without times") };
-        let (end, start) = (Times::new("age", 1, end)?, Times::new("age", 2, start)?);
+        let [end, start] = Times::of_one_clock("age", [(1, end), (2, start)])?;
         let ages = (0..start.units.len()).map(|row| {
             let Some((end, start)) = end.local(row)?.zip(start.local(row)?) else { return Ok(None) };
             Ok(Some(age(civil(end)?, civil(start)?)))
         });
-        let ages: ArrayRef = Arc::new(ages.collect::<Result<IntervalMonthDayNanoArray>>()?);
-        value(&ages, is_scalar)
+        returned(Arc::new(ages.collect::<Result<IntervalMonthDayNanoArray>>()?), &args.args)
     }
 }
 
@@ -115,25 +113,12 @@ impl ScalarUDFImpl for DateSub {
             return wrong(name, 1, "unit", "differs from row to row, a constant is wanted");
         };
         let (unit, _) = width(name, unit)?;
-        let is_scalar = is_constant(times);
         let given = ColumnarValue::values_to_arrays(times)?;
         let [start, end] = given.as_slice() else { return internal_err!("{name} without times") };
-        let (start, end) = (Times::new(name, 2, start)?, Times::new(name, 3, end)?);
+        let [start, end] = Times::of_one_clock(name, [(2, start), (3, end)])?;
         let counts = (0..start.units.len()).map(|row| full_units(unit, &start, &end, row));
-        let counts: ArrayRef = Arc::new(counts.collect::<Result<Int64Array>>()?);
-        value(&counts, is_scalar)
+        returned(Arc::new(counts.collect::<Result<Int64Array>>()?), times)
     }
-}
-
-fn is_constant(args: &[ColumnarValue]) -> bool {
-    args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)))
-}
-
-fn value(results: &ArrayRef, is_scalar: bool) -> Result<ColumnarValue> {
-    Ok(match is_scalar {
-        true => ColumnarValue::Scalar(ScalarValue::try_from_array(results, 0)?),
-        false => ColumnarValue::Array(Arc::clone(results)),
-    })
 }
 
 /// Times as nanoseconds.
@@ -156,6 +141,16 @@ impl Times {
             unit: unit_nanos(*unit),
             zone: own.map(|own| zone(function, at, own)).transpose()?,
         })
+    }
+
+    /// Two columns of times, which are arguments of a function. Both are shown by the clock of the first one that has a zone, so that nothing
+    /// lies between equal times.
+    fn of_one_clock(function: &str, [first, second]: [(usize, &ArrayRef); 2]) -> Result<[Times; 2]> {
+        let (mut first, mut second) =
+            (Times::new(function, first.0, first.1)?, Times::new(function, second.0, second.1)?);
+        first.zone = first.zone.or(second.zone);
+        second.zone = first.zone;
+        Ok([first, second])
     }
 
     /// The time of a row; `None` if it is null.

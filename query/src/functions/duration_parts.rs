@@ -1,13 +1,14 @@
 //! Parts of differences of times: `extract(hour FROM end - start)`.
 //!
-//! As in PostgreSQL and DuckDB, a part is what larger parts leave: hours are 0 to 23, beside the days. DataFusion's are all hours, minutes or
-//! seconds, null or wrong where these do not fit int32, and lack fractions of a second.
+//! As in PostgreSQL and DuckDB, a part is what remains after the larger ones: hours are 0 to 23, next to the days. DataFusion's are the totals in
+//! hours, minutes or seconds, null or wrong where these do not fit int32, and its epoch lacks fractions of a second.
 
+use super::arguments::returned;
 use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::cast_utils::IntervalUnit;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -116,7 +117,6 @@ impl ScalarUDFImpl for DurationPart {
             return internal_err!("{} without a part", self.name());
         };
         let part = Part::named(part.try_as_str().flatten().unwrap_or_default())?;
-        let is_scalar = matches!(lengths, ColumnarValue::Scalar(_));
         let lengths = lengths.to_array(1)?;
         let DataType::Duration(unit) = *lengths.data_type() else {
             return internal_err!("{} of {}", self.name(), lengths.data_type());
@@ -138,10 +138,7 @@ impl ScalarUDFImpl for DurationPart {
                 }
             }
         };
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&parts, 0)?),
-            false => ColumnarValue::Array(parts),
-        })
+        returned(parts, &args.args)
     }
 }
 

@@ -1,10 +1,11 @@
 //! A difference of times, times a number or divided by one.
 
+use super::arguments::returned;
 use super::arithmetic::call;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -115,7 +116,6 @@ impl ScalarUDFImpl for Scaled {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let [durations, factors] = <[ArrayRef; 2]>::try_from(ColumnarValue::values_to_arrays(&args.args)?)
             .or_else(|_| exec_err!("{} takes two arguments", self.name()))?;
         let DataType::Duration(unit) = *durations.data_type() else {
@@ -129,10 +129,6 @@ impl ScalarUDFImpl for Scaled {
             _ => Ok(None),
         });
         let results: ArrayRef = Arc::new(results.collect::<Result<Int64Array>>()?);
-        let results = cast(&results, args.return_field.data_type())?;
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?),
-            false => ColumnarValue::Array(results),
-        })
+        returned(cast(&results, args.return_field.data_type())?, &args.args)
     }
 }

@@ -1,5 +1,6 @@
 //! Intervals: in PostgreSQL's notation, times a number, and added to dates.
 
+use super::arguments::returned;
 use super::arithmetic::call;
 use super::durations::{self, is_duration};
 use crate::timestamp_coercion::{is_interval, scalar_instant};
@@ -155,16 +156,21 @@ fn is_date(kind: &DataType) -> bool {
 }
 
 fn is_factor(expr: &Expr, kind: &DataType) -> bool {
-    kind.is_numeric() || matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none())
+    let has_no_type = match expr {
+        Expr::Placeholder(placeholder) => placeholder.field.is_none(),
+        expr => matches!(expr, Expr::Literal(ScalarValue::Null, _)),
+    };
+    kind.is_numeric() || has_no_type
 }
 
-/// A parameter without a type is a number.
+/// A parameter or a null without a type is a number.
 fn typed(expr: Expr) -> Expr {
     match expr {
         Expr::Placeholder(Placeholder { id, field: None }) => {
             let field = Some(Arc::new(Field::new("", DataType::Float64, true)));
             Expr::Placeholder(Placeholder { id, field })
         }
+        Expr::Literal(ScalarValue::Null, metadata) => Expr::Literal(ScalarValue::Float64(None), metadata),
         other => other,
     }
 }
@@ -260,7 +266,6 @@ impl ScalarUDFImpl for Scaled {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let [intervals, factors] = <[ArrayRef; 2]>::try_from(ColumnarValue::values_to_arrays(&args.args)?)
             .or_else(|_| exec_err!("{} takes two arguments", self.name()))?;
         let factors = cast(&factors, &DataType::Float64)?;
@@ -270,11 +275,7 @@ impl ScalarUDFImpl for Scaled {
             (Some(interval), Some(factor)) => self.of(interval, factor).map(Some),
             _ => Ok(None),
         });
-        let results: ArrayRef = Arc::new(results.collect::<Result<IntervalMonthDayNanoArray>>()?);
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?),
-            false => ColumnarValue::Array(results),
-        })
+        returned(Arc::new(results.collect::<Result<IntervalMonthDayNanoArray>>()?), &args.args)
     }
 }
 

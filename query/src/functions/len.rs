@@ -1,12 +1,11 @@
 //! `len`: the characters of a text, or the elements of a list.
 
-use super::arguments::wrong;
-use super::date_bin::is_text;
+use super::arguments::{is_text_or_null, returned, wrong};
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
+use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ impl ScalarUDFImpl for Len {
             [list @ (DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))] => {
                 Ok(vec![list.clone()])
             }
-            [text] if is_text(text) || text.is_null() => Ok(vec![DataType::Utf8]),
+            [text] if is_text_or_null(text) => Ok(vec![DataType::Utf8]),
             [other] => wrong(NAME, 1, "value", &format!("is {other}, a text or a list is wanted")),
             _ => plan_err!("{NAME} takes a text or a list; arguments given: {}", given.len()),
         }
@@ -50,7 +49,6 @@ impl ScalarUDFImpl for Len {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let [values] = given.as_slice() else { return internal_err!("{NAME} without a value") };
         let lengths: ArrayRef = match values.data_type() {
@@ -60,9 +58,6 @@ impl ScalarUDFImpl for Len {
             }
             _ => cast(&length(values.as_ref())?, &DataType::Int64)?,
         };
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?),
-            false => ColumnarValue::Array(lengths),
-        })
+        returned(lengths, &args.args)
     }
 }

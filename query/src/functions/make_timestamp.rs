@@ -1,11 +1,11 @@
 //! `make_timestamp`: a time from its parts.
 
-use super::arguments::wrong;
+use super::arguments::{returned, wrong};
 use chrono::{NaiveDate, NaiveTime};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
@@ -65,7 +65,6 @@ impl ScalarUDFImpl for MakeTimestamp {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let times: ArrayRef = match given.as_slice() {
             [micros] => cast(micros, &TIME)?,
@@ -88,10 +87,7 @@ impl ScalarUDFImpl for MakeTimestamp {
             }
             [] => return internal_err!("{NAME} without arguments"),
         };
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?),
-            false => ColumnarValue::Array(times),
-        })
+        returned(times, &args.args)
     }
 }
 

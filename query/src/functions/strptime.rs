@@ -3,12 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::arguments::wrong;
-use super::date_bin::is_text;
+use super::arguments::{is_text_or_null, returned, wrong};
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
-use datafusion::arrow::array::{ArrayRef, AsArray, TimestampMicrosecondArray};
+use datafusion::arrow::array::{AsArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
@@ -43,7 +42,7 @@ impl ScalarUDFImpl for Strptime {
             return plan_err!("{} takes (text, format); arguments given: {}", self.name(), given.len());
         };
         for (at, what, kind) in [(1, "text", text), (2, "format", format)] {
-            if !is_text(kind) && !kind.is_null() {
+            if !is_text_or_null(kind) {
                 return wrong(self.name(), at, what, &format!("is {kind}, a text is wanted"));
             }
         }
@@ -55,7 +54,6 @@ impl ScalarUDFImpl for Strptime {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let [texts, formats] = given.as_slice() else { return internal_err!("{} without a format", self.name()) };
         let mut known: Option<(&str, Format)> = None;
@@ -81,11 +79,7 @@ impl ScalarUDFImpl for Strptime {
             times.push(time);
             known = Some((wanted, format));
         }
-        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times));
-        Ok(match is_scalar {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?),
-            false => ColumnarValue::Array(times),
-        })
+        returned(Arc::new(TimestampMicrosecondArray::from(times)), &args.args)
     }
 }
 

@@ -6,11 +6,16 @@
 //! DataFusion fails.
 
 use super::arithmetic::call;
+use super::durations::is_duration;
 use super::floats::EQUAL_BITS;
 use crate::timestamp_coercion::{is_interval, length_of};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, SortExpr};
+use datafusion::logical_expr::expr::{Cast, WindowFunctionParams};
+use datafusion::logical_expr::{
+    Distinct, Expr, ExprSchemable, LogicalPlan, SortExpr, WindowFrameBound, WindowFrameUnits,
+};
 use std::sync::Arc;
 
 /// Wraps the keys of a plan's sorts and windows, and of sorts within aggregates.
@@ -34,7 +39,8 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
                         let params = &mut window.params;
                         let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
                         let wrapped = wrap(keys.chain(&mut params.partition_by), usize::MAX, &schema);
-                        Ok(Transformed::new_transformed(Expr::WindowFunction(window), wrapped))
+                        let counted = count_units(params, &schema);
+                        Ok(Transformed::new_transformed(Expr::WindowFunction(window), wrapped || counted))
                     }
                     other => Ok(Transformed::no(other)),
                 })?;
@@ -67,6 +73,26 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
         other => Ok(Transformed::no(other)),
     })?;
     Ok(rewritten.data)
+}
+
+/// Makes a number of the difference of times that a window is sorted by, with which DataFusion has no frames that end with peers, as
+/// the default one does. Returns whether there is one.
+fn count_units(params: &mut WindowFunctionParams, schema: &DFSchema) -> bool {
+    let has_distance = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => !distance.is_null(),
+        WindowFrameBound::CurrentRow => false,
+    };
+    let frame = &params.window_frame;
+    // A distance from a difference of times is no number, and is refused.
+    let is_refused =
+        frame.units == WindowFrameUnits::Range && (has_distance(&frame.start_bound) || has_distance(&frame.end_bound));
+    match params.order_by.first_mut() {
+        Some(key) if !is_refused && key.expr.get_type(schema).is_ok_and(|kind| is_duration(&kind)) => {
+            key.expr = Expr::Cast(Cast::new(Box::new(std::mem::take(&mut key.expr)), DataType::Int64));
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Takes away the keys that a sort repeats, and wraps those after the first `from`; returns whether the sort is another now.

@@ -1,5 +1,6 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
+use super::copies::Copies;
 use super::expressions::filled;
 use super::lists;
 use super::refused::refused;
@@ -21,6 +22,7 @@ use std::ops::ControlFlow;
 #[derive(Default)]
 pub(super) struct Rewrite {
     windows: Windows,
+    copies: Copies,
 }
 
 impl VisitorMut for Rewrite {
@@ -67,6 +69,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        rows::check(expr)?;
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
             && is_power(inner)
         {
@@ -90,7 +93,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        rows::in_expr(expr)?;
+        rows::in_expr(expr, &mut self.copies)?;
         match expr {
             Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
@@ -124,8 +127,10 @@ impl VisitorMut for Rewrite {
                 if call.name.to_string().eq_ignore_ascii_case("list") {
                     call.name = ObjectName::from(Ident::new("array_agg"));
                 }
-                if let Some(expanded) = expand(call) {
-                    *expr = expanded;
+                match expand(call, &mut self.copies) {
+                    Ok(Some(expanded)) => *expr = expanded,
+                    Ok(None) => {}
+                    Err(what) => return refused(what),
                 }
             }
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {

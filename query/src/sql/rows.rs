@@ -1,19 +1,20 @@
 //! Rows that are compared: `(a, b) IN ((1, 2), (3, 4))`, `(a, b) IN (SELECT ...)`, `(a, b) = (1, 2)` and `(a, b) > (1, 2)`.
 //!
-//! DataFusion takes rows for objects: it cannot order them, looks for none of them in subqueries, and takes nulls in them for values. So each
-//! comparison becomes one of the members, which is null where those of SQL are.
+//! DataFusion takes rows for objects: it can neither order them nor look them up in subqueries, and nulls in them are values. So a
+//! comparison of rows becomes comparisons of their members, which follow SQL's rules for nulls.
 
+use super::copies::Copies;
 use super::depth::balanced;
 use super::expressions::filled;
 use super::orders::count;
 use super::refused::refused;
-use super::visit::Flow;
+use super::visit::{Flow, each_expr};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, TableFactor, UnaryOperator,
 };
 use std::ops::ControlFlow;
 
-/// Members of a row at most: each makes a comparison of rows one level deeper.
+/// Members of a row at most: the order of two rows takes a number of comparisons that grows with its square.
 const MEMBERS_MAX: usize = 16;
 const EMPTY: &str = "rows without members";
 /// Rows of a list at most.
@@ -22,11 +23,36 @@ const ROWS_MAX: usize = 10_000;
 /// What is not supported.
 type Refused = String;
 
+/// Refuses a row with rows in it that is compared: comparisons would become deeper than the stack that was reserved for them.
+pub(super) fn check(expr: &Expr) -> Flow {
+    let is_nested = match expr {
+        Expr::InList { expr: row, list, .. } if is_row(row) => has_rows(row) || list.iter().any(has_rows),
+        Expr::InSubquery { expr: row, .. } => has_rows(row),
+        Expr::BinaryOp { left, right, .. } if is_row(left) && is_row(right) => has_rows(left) || has_rows(right),
+        _ => false,
+    };
+    if is_nested { refused("a row within a row that is compared") } else { ControlFlow::Continue(()) }
+}
+
+fn is_row(expr: &Expr) -> bool {
+    matches!(expr, Expr::Tuple(_))
+}
+
+/// Whether an expression is a row with rows in it.
+fn has_rows(expr: &Expr) -> bool {
+    let Expr::Tuple(members) = expr else { return false };
+    let mut found = false;
+    for member in members {
+        each_expr(member, &mut |expr| found |= is_row(expr));
+    }
+    found
+}
+
 /// Replaces a comparison of rows.
-pub(super) fn in_expr(expr: &mut Expr) -> Flow {
+pub(super) fn in_expr(expr: &mut Expr, copies: &mut Copies) -> Flow {
     let replaced = match expr {
         Expr::InList { expr: row, list, negated } => match row.as_ref() {
-            Expr::Tuple(row) => in_list(row, list, *negated),
+            Expr::Tuple(row) => in_list(row, list, *negated, copies),
             _ => return ControlFlow::Continue(()),
         },
         Expr::InSubquery { expr: row, subquery, negated } => match row.as_ref() {
@@ -34,7 +60,7 @@ pub(super) fn in_expr(expr: &mut Expr) -> Flow {
             _ => return ControlFlow::Continue(()),
         },
         Expr::BinaryOp { left, op, right } => match (left.as_ref(), right.as_ref()) {
-            (Expr::Tuple(left), Expr::Tuple(right)) => compared(left, op, right),
+            (Expr::Tuple(left), Expr::Tuple(right)) => compared(left, op, right, copies),
             _ => return ControlFlow::Continue(()),
         },
         _ => return ControlFlow::Continue(()),
@@ -48,9 +74,12 @@ pub(super) fn in_expr(expr: &mut Expr) -> Flow {
     }
 }
 
-fn in_list(row: &[Expr], list: &[Expr], negated: bool) -> Result<Expr, Refused> {
+fn in_list(row: &[Expr], list: &[Expr], negated: bool, copies: &mut Copies) -> Result<Expr, Refused> {
     if list.len() > ROWS_MAX {
         return Err(format!("IN with more than {ROWS_MAX} rows; join with a table of VALUES"));
+    }
+    for member in row {
+        copies.add(member, list.len())?;
     }
     let same = |other: &Expr| match other {
         Expr::Tuple(other) => equal(row, other),
@@ -96,14 +125,19 @@ fn with_names(query: &Query) -> Query {
     query
 }
 
-fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Expr, Refused> {
-    match op {
-        BinaryOperator::Eq => equal(left, right),
-        BinaryOperator::NotEq => equal(left, right).map(not),
-        BinaryOperator::Lt | BinaryOperator::LtEq => ordered(left, (&BinaryOperator::Lt, op), right),
-        BinaryOperator::Gt | BinaryOperator::GtEq => ordered(left, (&BinaryOperator::Gt, op), right),
-        other => Err(format!("{other} of rows; =, <>, <, <=, > and >= compare them")),
+fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr], copies: &mut Copies) -> Result<Expr, Refused> {
+    let strict = match op {
+        BinaryOperator::Eq => return equal(left, right),
+        BinaryOperator::NotEq => return equal(left, right).map(not),
+        BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
+        BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
+        other => return Err(format!("{other} of rows; =, <>, <, <=, > and >= compare them")),
+    };
+    same_length(left.len(), right.len())?;
+    for member in left.iter().chain(right) {
+        copies.add(member, left.len())?;
     }
+    ordered(left, (&strict, op), right).ok_or_else(|| EMPTY.to_owned())
 }
 
 fn equal(left: &[Expr], right: &[Expr]) -> Result<Expr, Refused> {
@@ -112,23 +146,21 @@ fn equal(left: &[Expr], right: &[Expr]) -> Result<Expr, Refused> {
     balanced(pairs.collect(), &BinaryOperator::And).ok_or_else(|| EMPTY.to_owned())
 }
 
-/// The first members that differ decide. `last` compares the last ones.
-fn ordered(left: &[Expr], (op, last): (&BinaryOperator, &BinaryOperator), right: &[Expr]) -> Result<Expr, Refused> {
-    same_length(left.len(), right.len())?;
-    let mut pairs = left.iter().zip(right).rev();
-    let Some((left_last, right_last)) = pairs.next() else { return Err(EMPTY.to_owned()) };
-    let mut found = binary(left_last.clone(), last, right_last.clone());
-    for (left, right) in pairs {
-        let differs = binary(left.clone(), op, right.clone());
-        let follows = binary(binary(left.clone(), &BinaryOperator::Eq, right.clone()), &BinaryOperator::And, found);
-        found = binary(differs, &BinaryOperator::Or, follows);
-    }
+/// The first members that differ decide, so one of these is true: they do and all before them are equal. `last` compares the last ones.
+/// `None` for rows without members.
+fn ordered(left: &[Expr], (op, last): (&BinaryOperator, &BinaryOperator), right: &[Expr]) -> Option<Expr> {
+    let pairs = || left.iter().zip(right);
+    let decided_at = |(at, (left_member, right_member)): (usize, (&Expr, &Expr))| {
+        let op = if at + 1 == left.len() { last } else { op };
+        let before = pairs().take(at).map(|(left, right)| binary(left.clone(), &BinaryOperator::Eq, right.clone()));
+        let differs = binary(left_member.clone(), op, right_member.clone());
+        balanced(before.chain([differs]).collect(), &BinaryOperator::And)
+    };
+    let found = balanced(pairs().enumerate().filter_map(decided_at).collect(), &BinaryOperator::Or)?;
     // It follows from the rest, and lets a scan skip what lies before or after the first members.
     let bound = if *op == BinaryOperator::Lt { BinaryOperator::LtEq } else { BinaryOperator::GtEq };
-    Ok(match (left.first(), right.first()) {
-        (Some(left), Some(right)) => binary(binary(left.clone(), &bound, right.clone()), &BinaryOperator::And, found),
-        _ => found,
-    })
+    let (first_left, first_right) = pairs().next()?;
+    Some(binary(binary(first_left.clone(), &bound, first_right.clone()), &BinaryOperator::And, found))
 }
 
 fn same_length(left: usize, right: usize) -> Result<(), Refused> {

@@ -1,5 +1,6 @@
 //! Functions of other databases that are short forms of DataFusion's: `year(t)`, `max_by(v, t)`, `to_days(n)`, and so on.
 
+use super::copies::Copies;
 use super::expressions::{add_filter, filled};
 use super::lists::is_aggregate;
 use datafusion::sql::sqlparser::ast::{
@@ -96,7 +97,20 @@ pub(crate) fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// What a call stands for; `None` if it is no short form.
-pub(super) fn expand(call: &Function) -> Option<Expr> {
+///
+/// # Errors
+/// What is refused, if arguments are repeated too often.
+pub(super) fn expand(call: &Function, copies: &mut Copies) -> Result<Option<Expr>, &'static str> {
+    let Some((text, args)) = short_form(call) else { return Ok(None) };
+    for (at, arg) in (1..).zip(&args) {
+        let uses = text.matches(&format!("${at}")).count();
+        copies.add(arg, uses.saturating_sub(1))?;
+    }
+    Ok(filled(text, &args).and_then(|expanded| with_clauses(expanded, call)))
+}
+
+/// What a call stands for as a text, and its arguments.
+fn short_form(call: &Function) -> Option<(&'static str, Vec<Expr>)> {
     let [ObjectNamePart::Identifier(Ident { value: name, quote_style: None, .. })] = call.name.0.as_slice() else {
         return None;
     };
@@ -118,7 +132,11 @@ pub(super) fn expand(call: &Function) -> Option<Expr> {
     if name.eq_ignore_ascii_case("strftime") && is_text(&args[0]) && !is_text(&args[1]) {
         args.swap(0, 1);
     }
-    let mut expanded = filled(text, &args)?;
+    Some((text, args))
+}
+
+/// Moves OVER and FILTER of a call to what it stands for; `None` if they cannot be moved.
+fn with_clauses(mut expanded: Expr, call: &Function) -> Option<Expr> {
     match &mut expanded {
         Expr::Function(root) => {
             root.over.clone_from(&call.over);
@@ -180,7 +198,7 @@ fn is_fraction(arg: &Expr) -> bool {
             Value::Number(digits, _) => digits.parse::<f64>().is_ok_and(|fraction| (0.0..=1.0).contains(&fraction)),
             other => matches!(other, Value::Placeholder(_)),
         },
-        Expr::UnaryOp { op: UnaryOperator::Minus, .. } => false,
+        Expr::UnaryOp { op: UnaryOperator::Minus, .. } | Expr::Array(_) => false,
         _ => true,
     }
 }
