@@ -330,7 +330,7 @@ impl Node {
             Node::Field(name, input) => field(&name.evaluate(scope)?, &input.evaluate(scope)?),
             Node::Attempt(attempt) => attempt.evaluate(scope),
             Node::Search(search) => search.evaluate(scope),
-            Node::Sorted(input, sort) => arranged::sorted(&input.evaluate(scope)?, sort),
+            Node::Sorted(input, sort) => arranged::sorted(&input.evaluate(scope)?, sort, scope),
             Node::Zip(zip) => zip.evaluate(scope),
         }
     }
@@ -422,8 +422,11 @@ fn call(operator: &Operator, nodes: &[Node], scope: &mut Scope<'_>) -> Result<Va
             break;
         }
     }
+    scope.keep_bytes(operator.work_bytes(&values))?;
     scope.let_go(before);
-    (operator.run)(operator.name, &values)
+    let value = (operator.run)(operator.name, &values)?;
+    scope.copied(&value);
+    Ok(value)
 }
 
 fn all(nodes: &[Node], scope: &mut Scope<'_>) -> Result<bool> {

@@ -96,6 +96,7 @@ fn an_evaluation_ends() {
     let texts = |n: i32| rawdoc! { "t": "x".repeat(1 << 16), "n": n };
     for condition in [
         rawdoc! { "$and": ["$t", "$none"] },
+        rawdoc! { "$and": [many(), "$none"] },
         rawdoc! { "$cond": ["$t", "$none", 1] },
         rawdoc! { "$ifNull": ["$t", 1] },
         rawdoc! { "$getField": "n" },
