@@ -96,6 +96,11 @@ impl<'a> Scope<'a> {
         self.moment.stop.check()
     }
 
+    /// The steps that were taken.
+    pub(super) fn steps(&self) -> usize {
+        self.steps
+    }
+
     /// Asks whether the command was ended: for what takes long without steps.
     ///
     /// # Errors

@@ -87,13 +87,15 @@ impl Depends {
     }
 }
 
-/// What a node depends on. `None` if it depends on more than the meta and a window of time.
+/// What a node depends on. `None` if it depends on more than constants, the meta and a window of time.
 fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
     match node {
         Node::Path(Variable::Root, names) => {
             let is_meta = meta.is_some() && names.first().map(String::as_str) == meta;
             is_meta.then_some(Depends { on_meta: true, ..NOTHING })
         }
+        // The key of a meta is made without them.
+        Node::Path(Variable::Now | Variable::Outer(_), _) => None,
         Node::Call(operator, _) if operator.is_random() => None,
         Node::Call(operator, arguments) if is_date_operator(operator.name) => {
             match date_width(operator.name, arguments, &|node| is_field(node, time)) {
