@@ -4,8 +4,7 @@
 //!    documents of one meta within a window of time whose width follows from these operators.
 //! 2. An accumulator's argument may be a constant, or a field whose figures are stored (count, sum, minimum, maximum,
 //!    first, last).
-//! 3. Whoever has the figures of each window and meta gives them to [`GroupPlan::fold`], which puts them together. What would
-//!    not come out as it does document by document (numbers that are not finite, first values of several metas) is not folded.
+//! 3. [`GroupPlan::fold`] puts the figures of each window and meta together. What would not come out as it does document by document (numbers that are not finite, first values of several metas) is not folded.
 
 use super::Pipeline;
 use super::Stage;
@@ -294,7 +293,7 @@ impl GroupPlan {
     }
 
     /// The documents of the groups, from the figures of all windows, those of one part after those of another; `None` if they do
-    /// not tell what comes out document by document.
+    /// not determine what comes out document by document.
     #[must_use]
     pub fn fold(&self, parts: &[impl WindowFigures], now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
         let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
@@ -349,7 +348,7 @@ impl GroupPlan {
         Some(numbers.into_values().map(|number| std::mem::take(&mut documents[number])).collect())
     }
 
-    /// The document of a group, which has about this number of bytes; `None` if the figures do not tell it.
+    /// The document of a group, which has about this number of bytes; `None` if the figures do not determine it.
     fn document_of(
         &self,
         group: &GroupOfWindows,
