@@ -4,7 +4,8 @@
 //!    documents of one meta within a window of time whose width follows from these operators.
 //! 2. An accumulator's argument may be a constant, or a field whose figures are stored (count, sum, minimum, maximum,
 //!    first, last).
-//! 3. [`GroupPlan::fold`] puts the figures of each window and meta together. What would not come out as it does document by document (numbers that are not finite, first values of several metas) is not folded.
+//! 3. [`GroupPlan::fold`] puts the figures of each window and meta together. What would not come out as it does document by
+//!    document (numbers that are not finite, first values of several metas) is not folded.
 
 use super::Pipeline;
 use super::Stage;
