@@ -58,6 +58,8 @@ pub struct Expression(Node);
 pub(crate) enum Node {
     /// A value that is the same for all documents.
     Constant(Value),
+    /// What fails for all documents.
+    Wrong(ExpressionError),
     /// What a path reaches from a variable.
     Path(Variable, Vec<String>),
     /// An object of expressions; members that are missing are left out.
@@ -195,7 +197,7 @@ impl Node {
     /// The nodes that it is made of.
     pub(crate) fn children(&self) -> Vec<&Node> {
         match self {
-            Node::Constant(_) | Node::Path(..) => Vec::new(),
+            Node::Constant(_) | Node::Wrong(_) | Node::Path(..) => Vec::new(),
             Node::Object(members) => members.iter().map(|(_, node)| node).collect(),
             Node::List(nodes) | Node::Call(_, nodes) | Node::And(nodes) | Node::Or(nodes) | Node::IfNull(nodes) => {
                 nodes.iter().collect()
@@ -220,15 +222,11 @@ impl Node {
         }
     }
 
-    /// See [`Expression::check_constants`]. Constant parts that can be evaluated are constants already.
+    /// See [`Expression::check_constants`].
     pub(crate) fn check_constants(&self) -> Result<()> {
-        let children = self.children();
-        children.iter().try_for_each(|child| child.check_constants())?;
-        let is_constant = children.iter().all(|child| matches!(child, Node::Constant(_)));
+        self.children().iter().try_for_each(|child| child.check_constants())?;
         match self {
-            Node::Call(..) | Node::Attempt(_) | Node::Sorted(..) if is_constant => {
-                self.evaluate(&mut Scope::new(crate::raw::empty(), Moment::at(0))).map(drop)
-            }
+            Node::Wrong(error) => Err(error.clone()),
             Node::Search(search) => search.check(),
             _ => Ok(()),
         }
@@ -255,6 +253,7 @@ impl Node {
                 scope.copied(value);
                 Ok(value.clone())
             }
+            Node::Wrong(error) => Err(error.clone()),
             Node::Path(variable, names) => {
                 let value = scope.path(*variable, names);
                 scope.copied(&value);
@@ -330,7 +329,7 @@ impl Node {
             Node::Field(name, input) => field(&name.evaluate(scope)?, &input.evaluate(scope)?),
             Node::Attempt(attempt) => attempt.evaluate(scope),
             Node::Search(search) => search.evaluate(scope),
-            Node::Sorted(input, sort) => arranged::sorted(&input.evaluate(scope)?, sort),
+            Node::Sorted(input, sort) => arranged::sorted(&input.evaluate(scope)?, sort, scope),
             Node::Zip(zip) => zip.evaluate(scope),
         }
     }
@@ -422,8 +421,11 @@ fn call(operator: &Operator, nodes: &[Node], scope: &mut Scope<'_>) -> Result<Va
             break;
         }
     }
+    scope.keep_bytes(operator.work_bytes(&values))?;
     scope.let_go(before);
-    (operator.run)(operator.name, &values)
+    let value = (operator.run)(operator.name, &values)?;
+    scope.copied(&value);
+    Ok(value)
 }
 
 fn all(nodes: &[Node], scope: &mut Scope<'_>) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! Whether a command that takes long goes on.
+//! Whether a command must end before it is done.
 
 use crate::ExpressionError;
 
@@ -11,7 +11,7 @@ fn never() -> bool {
 }
 
 impl Stop<'_> {
-    /// Of what runs to its end.
+    /// For work that always runs to its end.
     pub(crate) const NEVER: Stop<'static> = Stop(&never);
 
     /// # Errors

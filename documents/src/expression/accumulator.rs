@@ -1,7 +1,7 @@
 //! Accumulators: of `$group`, and as operators on lists.
 
 use super::figure::{Figure, FigureValue};
-use super::list::{elements, merge_objects};
+use super::list::{borrowed, elements, merge_objects};
 use super::total::{DoubleSum, Total};
 use super::{ExpressionError, Result, Value, is_nothing, real_of};
 use crate::order::{Number, compare};
@@ -446,9 +446,22 @@ pub(crate) fn kind_of_several(name: &str, n: usize) -> Kind {
 /// `$firstN`, `$lastN`, `$minN` and `$maxN` of the elements of a list.
 pub(super) fn several(name: &'static str, values: &[Value]) -> Result<Value> {
     let [n, input] = values else { return Ok(None) };
-    let kind = kind_of_several(name, count_of(n)?);
-    match input {
-        Some(RawBson::Array(list)) => accumulated(&kind, elements(list).map(Some)),
-        _ => Err(ExpressionError::new(5_788_200, "Input must be an array")),
-    }
+    let n = count_of(n)?;
+    let Some(RawBson::Array(list)) = input else {
+        return Err(ExpressionError::new(5_788_200, "Input must be an array"));
+    };
+    let found: RawArrayBuf = match name {
+        "$firstN" => borrowed(list).take(n).collect(),
+        "$lastN" => borrowed(list).skip(borrowed(list).count().saturating_sub(n)).collect(),
+        _ => {
+            let is_value = |value: &RawBsonRef<'_>| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined);
+            let mut values: Vec<RawBsonRef<'_>> = borrowed(list).filter(is_value).collect();
+            values.sort_by(|a, b| compare(*a, *b));
+            if name == "$maxN" {
+                values.reverse();
+            }
+            values.into_iter().take(n).collect()
+        }
+    };
+    Ok(Some(RawBson::Array(found)))
 }

@@ -8,7 +8,7 @@ use bson::raw::RawBson;
 /// MongoDB's number for a conversion that fails.
 const CONVERSION_FAILURE: i32 = 241;
 
-/// `$convert` and `$dateFromString`: a function of values, of which it converts the first.
+/// `$convert` and `$dateFromString`: a function that converts the first of its values.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     operator: &'static Operator,
@@ -18,7 +18,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// An operator with its arguments, the last of which are `onError` and `onNull`.
+    /// An operator with its arguments; the last two are `onError` and `onNull`.
     pub(super) fn new(operator: &'static Operator, mut arguments: Vec<Node>) -> Attempt {
         let is_given = |node: &Node| !matches!(node, Node::Constant(Some(RawBson::Undefined)));
         let on_null = arguments.pop().filter(is_given);

@@ -15,6 +15,8 @@ const BUILT_IN: [&str; 4] = ["NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR"];
 const PIPELINES_MAX: usize = 20;
 /// Bytes of the constants in the expressions of a command; fewer in tests.
 const PLACED_BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 64 << 20 };
+/// Steps of the expressions that are computed when a command is read, which does not end with it; fewer in tests.
+const FOLD_STEPS_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 24 };
 
 /// Values by name, which expressions see as `$$name`: the `let` of a command.
 ///
@@ -39,6 +41,8 @@ pub struct Constants {
     depth: usize,
     /// Bytes of the constants in the expressions that were read: each expression has copies of its own.
     placed: Arc<AtomicUsize>,
+    /// Steps of the expressions that were computed when they were read.
+    fold_steps: Arc<AtomicUsize>,
 }
 
 impl Constants {
@@ -120,6 +124,17 @@ impl Constants {
     /// The bytes that are counted: to be given to [`Constants::place`] for a constant that replaces those from now on.
     pub(super) fn placed(&self) -> usize {
         self.placed.load(Ordering::Relaxed)
+    }
+
+    /// Whether an expression of constants is computed when it is read. After too many steps it is computed for each document,
+    /// where the command can be ended.
+    pub(super) fn may_fold(&self) -> bool {
+        self.fold_steps.load(Ordering::Relaxed) < FOLD_STEPS_MAX
+    }
+
+    /// Counts steps of an expression that was computed when it was read.
+    pub(super) fn count_fold(&self, steps: usize) {
+        self.fold_steps.fetch_add(steps, Ordering::Relaxed);
     }
 
     /// Counts a constant in an expression beside what was counted before.

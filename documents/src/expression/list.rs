@@ -11,8 +11,19 @@ use std::collections::hash_map::Entry;
 /// Elements that `$range` makes at most.
 const RANGE_MAX: usize = 1 << 20;
 
+/// The elements of a list, without copies of them.
+pub(super) fn borrowed(list: &RawArray) -> impl Iterator<Item = RawBsonRef<'_>> {
+    list.into_iter().map_while(std::result::Result::ok)
+}
+
 pub(super) fn elements(list: &RawArray) -> impl Iterator<Item = RawBson> {
-    list.into_iter().map_while(std::result::Result::ok).map(owned)
+    borrowed(list).map(owned)
+}
+
+/// Bytes to sort the elements of lists, beside the lists.
+pub(super) fn sort_bytes(values: &[Value]) -> usize {
+    let count: usize = values.iter().filter_map(as_list).map(|list| borrowed(list).count()).sum();
+    count * size_of::<RawBsonRef<'_>>()
 }
 
 pub(super) fn as_list(value: &Value) -> Option<&RawArray> {

@@ -31,6 +31,16 @@ impl Operator {
         }
     }
 
+    /// Bytes that it needs for its work with these values, beside them and its result.
+    pub(super) fn work_bytes(&self, values: &[Value]) -> usize {
+        match self.name {
+            "$maxN" | "$minN" | "$setDifference" | "$setEquals" | "$setIntersection" | "$setIsSubset" | "$setUnion" => {
+                list::sort_bytes(values)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether it gives another value each time.
     pub(crate) fn is_random(&self) -> bool {
         self.name == "$rand"

@@ -1,11 +1,12 @@
 //! Reads expressions.
 
+mod fold;
 mod named;
 
 use super::attempt::Attempt;
-use super::operators::operator;
-use super::{Constants, ExpressionError, Moment, Node, Result, Scope, Variable, is_part_of_date, reach};
-use crate::raw::{empty, owned, type_name};
+use super::operators::{Operator, operator};
+use super::{Constants, ExpressionError, Node, Result, Variable, is_part_of_date, reach};
+use crate::raw::{owned, type_name};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
 
@@ -50,7 +51,7 @@ impl<'a> Parser<'a> {
             other => Ok(Node::Constant(Some(owned(other)))),
         };
         self.depth -= 1;
-        node.map(|node| simplified(node, self.constants, before))
+        node.map(|node| fold::simplified(node, self.constants, before))
     }
 
     /// A variable that is bound around the expression, within it or by a `$lookup`.
@@ -161,34 +162,7 @@ impl<'a> Parser<'a> {
                     }
                     (None, _) => self.arguments(argument)?,
                 };
-                let (least, most) = operator.arguments;
-                if !(least..=most).contains(&nodes.len()) {
-                    let wanted = match most {
-                        most if most == least => format!("exactly {least} arguments. {} were passed in.", nodes.len()),
-                        most => {
-                            format!("at least {least} arguments, and at most {most}. {} were passed in.", nodes.len())
-                        }
-                    };
-                    let is_conversion = matches!(
-                        name,
-                        "$toBool"
-                            | "$toDate"
-                            | "$toDecimal"
-                            | "$toDouble"
-                            | "$toInt"
-                            | "$toLong"
-                            | "$toObjectId"
-                            | "$toString"
-                    );
-                    let code = match most {
-                        _ if is_conversion => 50723,
-                        _ if name == "$setEquals" => 17045,
-                        _ if is_part_of_date(name) => 40536,
-                        most if most == least => 16020,
-                        _ => 28667,
-                    };
-                    return Err(ExpressionError::new(code, format!("Expression {name} takes {wanted}")));
-                }
+                check_count(operator, nodes.len())?;
                 Ok(match name {
                     "$convert" | "$dateFromString" => Node::Attempt(Box::new(Attempt::new(operator, nodes))),
                     _ => Node::Call(operator, nodes),
@@ -406,6 +380,28 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Checks how many arguments an operator is given.
+fn check_count(operator: &Operator, count: usize) -> Result<()> {
+    let (name, (least, most)) = (operator.name, operator.arguments);
+    if (least..=most).contains(&count) {
+        return Ok(());
+    }
+    let wanted = match most {
+        most if most == least => format!("exactly {least} arguments. {count} were passed in."),
+        most => format!("at least {least} arguments, and at most {most}. {count} were passed in."),
+    };
+    let code = match name {
+        "$toBool" | "$toDate" | "$toDecimal" | "$toDouble" | "$toInt" | "$toLong" | "$toObjectId" | "$toString" => {
+            50723
+        }
+        "$setEquals" => 17045,
+        name if is_part_of_date(name) => 40536,
+        _ if most == least => 16020,
+        _ => 28667,
+    };
+    Err(ExpressionError::new(code, format!("Expression {name} takes {wanted}")))
+}
+
 /// Checks the names of a path.
 fn check_names(path: &str, names: &[String]) -> Result<()> {
     if names.len() > PATH_NAMES_MAX {
@@ -433,104 +429,6 @@ pub(super) fn check_variable(name: &str) -> Result<()> {
     Err(failed(format!(
         "'{name}' is not a valid variable name: it must start with a lowercase letter and contain only letters, digits and '_'"
     )))
-}
-
-/// Folds an expression whose operands are all constants. One whose evaluation fails is kept: it may never be evaluated. So is one
-/// that is too large to be kept as a value. `before` are the bytes of constants before its operands, which its value replaces.
-fn simplified(node: Node, constants: &Constants, before: usize) -> Node {
-    let is_value = match &node {
-        Node::Call(operator, _) => !operator.is_random(),
-        Node::Object(_) | Node::List(_) | Node::And(_) | Node::Or(_) | Node::Cond(_) | Node::IfNull(_) => true,
-        Node::Switch(..) | Node::Attempt(_) | Node::Search(_) | Node::Sorted(..) | Node::Zip(_) => true,
-        _ => false,
-    };
-    let all_constant = is_value && node.children().into_iter().all(|child| matches!(child, Node::Constant(_)));
-    if !all_constant {
-        return rearranged(node, constants);
-    }
-    match node.evaluate(&mut Scope::new(empty(), Moment::at(0))) {
-        Ok(value) if constants.place(&value, before).is_ok() => Node::Constant(value),
-        _ => node,
-    }
-}
-
-/// What MongoDB makes of a node with some constants: of sums and products these come last, as one; one that decides `$and`
-/// or `$or` stands for it, and `$ifNull` ends with one that is not null. This shows in which errors are met.
-fn rearranged(node: Node, known: &Constants) -> Node {
-    let constant = |node: &Node| match node {
-        Node::Constant(value) => Some(super::is_true(value)),
-        _ => None,
-    };
-    let node = match node {
-        Node::Switch(branches, default) => pruned(branches, default),
-        other => other,
-    };
-    // Parts that fail are kept, so that they do.
-    if node.children().into_iter().any(|child| child.check_constants().is_err()) {
-        return node;
-    }
-    match node {
-        Node::And(nodes) if nodes.iter().any(|node| constant(node) == Some(false)) => {
-            Node::Constant(super::boolean(false))
-        }
-        Node::Or(nodes) if nodes.iter().any(|node| constant(node) == Some(true)) => {
-            Node::Constant(super::boolean(true))
-        }
-        Node::Cond(parts) => match constant(&parts[0]) {
-            Some(holds) => {
-                let [_, yes, no] = *parts;
-                if holds { yes } else { no }
-            }
-            None => Node::Cond(parts),
-        },
-        Node::Call(operator, nodes)
-            if matches!(operator.name, "$add" | "$multiply" | "$setIntersection" | "$setUnion") =>
-        {
-            let (constants, mut rest): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| constant(node).is_some());
-            match constants.len() {
-                0 => {}
-                1 => rest.extend(constants),
-                _ => rest.push(simplified(Node::Call(operator, constants), known, known.placed())),
-            }
-            Node::Call(operator, rest)
-        }
-        Node::IfNull(mut nodes) => {
-            let is_null = |node: &Node| matches!(node, Node::Constant(value) if super::is_nothing(value));
-            let last = nodes.pop();
-            nodes.retain(|node| !is_null(node));
-            nodes.extend(last);
-            if let Some(decided) = nodes.iter().position(|node| constant(node).is_some()) {
-                nodes.truncate(decided + 1);
-            }
-            match <[Node; 1]>::try_from(nodes) {
-                Ok([only]) => only,
-                Err(nodes) => Node::IfNull(nodes),
-            }
-        }
-        other => other,
-    }
-}
-
-/// A `$switch` without the branches that are never taken.
-fn pruned(branches: Vec<(Node, Node)>, default: Option<Box<Node>>) -> Node {
-    if default.as_ref().is_some_and(|default| default.check_constants().is_err()) {
-        return Node::Switch(branches, default);
-    }
-    let (mut kept, mut otherwise) = (Vec::new(), default);
-    for (case, then) in branches {
-        match case {
-            Node::Constant(value) if super::is_true(&value) => {
-                otherwise = Some(Box::new(then));
-                break;
-            }
-            Node::Constant(_) => {}
-            case => kept.push((case, then)),
-        }
-    }
-    match otherwise {
-        Some(only) if kept.is_empty() => *only,
-        otherwise => Node::Switch(kept, otherwise),
-    }
 }
 
 /// The members of an object. Commands were checked to their depth.

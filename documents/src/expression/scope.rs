@@ -5,7 +5,7 @@
 //! 2. A value has no more levels than a document may have, since whatever compares and copies values recurses.
 //! 3. One evaluation takes no more than a number of steps: lists that are gone through within each other could take days for one
 //!    document. Each operator and each operand is a step, and so is each block of the bytes that paths and constants copy, and of
-//!    those that are kept. Every so many steps it asks whether the command was ended.
+//!    those that are kept. At intervals of steps it asks whether the command was ended.
 
 use super::accumulator::size_of_value;
 use super::{ExpressionError, Result, Value, Variable, reach};
@@ -15,7 +15,7 @@ use bson::raw::{RawBson, RawBsonRef, RawDocument};
 
 /// Bytes of the values that an expression keeps at a time; fewer in tests.
 const BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 100 << 20 };
-/// Steps of an evaluation: operators, operands, and blocks of the bytes that are copied or kept; fewer in tests.
+/// Steps of an evaluation: operators, operands, and blocks of the bytes that are copied, made or kept; fewer in tests.
 const STEPS_MAX: usize = if cfg!(test) { 1 << 23 } else { 1 << 29 };
 /// Steps between two questions whether the command was ended.
 const STRIDE: usize = 1 << 12;
@@ -49,7 +49,7 @@ pub(crate) struct Scope<'a> {
     /// Bytes of the values that are kept.
     kept: usize,
     steps: usize,
-    /// The step after which it asks whether to go on.
+    /// The step after which it asks whether the command was ended.
     asks_after: usize,
 }
 
@@ -96,6 +96,11 @@ impl<'a> Scope<'a> {
         self.moment.stop.check()
     }
 
+    /// The steps that were taken.
+    pub(super) fn steps(&self) -> usize {
+        self.steps
+    }
+
     /// Asks whether the command was ended: for what takes long without steps.
     ///
     /// # Errors
@@ -104,7 +109,7 @@ impl<'a> Scope<'a> {
         self.moment.stop.check()
     }
 
-    /// Counts the steps of a copy.
+    /// Counts the steps of a value that was copied or made.
     pub(super) fn copied(&mut self, value: &Value) {
         self.steps += value.as_ref().map_or(0, size_of_value) / STEP_BYTES;
     }

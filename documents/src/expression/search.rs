@@ -8,6 +8,9 @@ use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf, cstr};
 
 /// Bytes that searches may go through between two questions whether the command was ended.
 const ASK_BYTES: usize = 16 << 20;
+/// Bytes that a match and each of its groups take, beside their texts.
+const MATCH_BYTES: usize = 64;
+const GROUP_BYTES: usize = 16;
 
 /// What is wanted of the matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +88,7 @@ impl Search {
             (Some(text), Some(pattern), Want::First) => match pattern.find(text, 0) {
                 Some(found) => {
                     let place = code_points(&text[..found.span.start]);
-                    Ok(Some(RawBson::Document(described(text, &found, place))))
+                    Ok(Some(RawBson::Document(described(text, &found, place, scope)?)))
                 }
                 None => null(),
             },
@@ -154,9 +157,7 @@ fn all(text: &str, pattern: &Pattern, scope: &mut Scope<'_>) -> Result<Value> {
         let Some(found) = pattern.find(text, at) else { break };
         let span = found.span.clone();
         place += code_points(&text[at..span.start]);
-        let before = list.as_bytes().len();
-        list.push(RawBson::Document(described(text, &found, place)));
-        scope.keep_bytes(list.as_bytes().len() - before)?;
+        list.push(described(text, &found, place, scope)?);
         let next = text[span.start..].chars().next().map_or(0, char::len_utf8);
         at = if span.is_empty() { span.start + next } else { span.end };
         place += code_points(&text[span.start..at]);
@@ -167,8 +168,11 @@ fn all(text: &str, pattern: &Pattern, scope: &mut Scope<'_>) -> Result<Value> {
     Ok(Some(RawBson::Array(list)))
 }
 
-/// A match: its text, the number of code points before it, and what its groups took.
-fn described(text: &str, found: &Found, place: usize) -> RawDocumentBuf {
+/// A match: its text, the number of code points before it, and what its groups took. Counts it as kept before it is made: groups
+/// within each other take the same text many times.
+fn described(text: &str, found: &Found, place: usize, scope: &mut Scope<'_>) -> Result<RawDocumentBuf> {
+    let texts: usize = found.groups.iter().flatten().map(ExactSizeIterator::len).sum();
+    scope.keep_bytes(MATCH_BYTES + found.span.len() + texts + found.groups.len() * GROUP_BYTES)?;
     let group = |group: &Option<std::ops::Range<usize>>| match group {
         Some(span) => RawBson::String(text[span.clone()].to_owned()),
         None => RawBson::Null,
@@ -177,7 +181,7 @@ fn described(text: &str, found: &Found, place: usize) -> RawDocumentBuf {
     document.append(cstr!("match"), &text[found.span.clone()]);
     document.append(cstr!("idx"), i32::try_from(place).unwrap_or(i32::MAX));
     document.append(cstr!("captures"), found.groups.iter().map(group).collect::<RawArrayBuf>());
-    document
+    Ok(document)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Lists as sets. Of equal values the first is kept, and sets are in the order of all values.
 
-use super::list::{as_list, elements};
+use super::list::{as_list, borrowed};
 use super::{ExpressionError, Result, Value, boolean, is_nothing, null, type_of};
-use crate::value_key;
-use bson::raw::{RawArray, RawBson};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::compare;
+use bson::raw::{RawArray, RawBson, RawBsonRef};
 
-type Set = BTreeMap<Vec<u8>, RawBson>;
+/// Values of lists, each once, in their order. They are not copied: a list can have a million.
+type Set<'v> = Vec<RawBsonRef<'v>>;
 
 fn operand<'v>(name: &str, code: i32, value: &'v Value) -> Result<&'v RawArray> {
     as_list(value).ok_or_else(|| {
@@ -15,52 +15,48 @@ fn operand<'v>(name: &str, code: i32, value: &'v Value) -> Result<&'v RawArray> 
     })
 }
 
-fn insert(set: &mut Set, list: &RawArray) {
-    for element in elements(list) {
-        set.entry(value_key(element.as_raw_bson_ref())).or_insert(element);
-    }
-}
-
-fn set_of(list: &RawArray) -> Set {
-    let mut set = Set::new();
-    insert(&mut set, list);
+fn set_of<'v>(values: impl Iterator<Item = RawBsonRef<'v>>) -> Set<'v> {
+    let mut set: Set<'v> = values.collect();
+    // A stable sort keeps the first of equal values first.
+    set.sort_by(|a, b| compare(*a, *b));
+    set.dedup_by(|later, kept| compare(*later, *kept).is_eq());
     set
 }
 
-fn keys_of(list: &RawArray) -> BTreeSet<Vec<u8>> {
-    elements(list).map(|element| value_key(element.as_raw_bson_ref())).collect()
+fn has(set: &[RawBsonRef<'_>], value: RawBsonRef<'_>) -> bool {
+    set.binary_search_by(|known| compare(*known, value)).is_ok()
 }
 
-fn list_of(set: Set) -> Result<Value> {
-    Ok(Some(RawBson::Array(set.into_values().collect())))
+fn list_of(set: Set<'_>) -> Result<Value> {
+    Ok(Some(RawBson::Array(set.into_iter().collect())))
 }
 
 pub(super) fn union(name: &'static str, values: &[Value]) -> Result<Value> {
-    let mut all = Set::new();
+    let mut lists = Vec::with_capacity(values.len());
     for value in values {
         if is_nothing(value) {
             return null();
         }
-        insert(&mut all, operand(name, 17043, value)?);
+        lists.push(operand(name, 17043, value)?);
     }
-    list_of(all)
+    list_of(set_of(lists.into_iter().flat_map(borrowed)))
 }
 
 /// `$setIntersection`. Equal values of different types are those of the smaller set, as in MongoDB.
 pub(super) fn intersection(name: &'static str, values: &[Value]) -> Result<Value> {
-    let mut common: Option<Set> = None;
+    let mut common: Option<Set<'_>> = None;
     for value in values {
         if is_nothing(value) {
             return null();
         }
-        let mut other = set_of(operand(name, 17047, value)?);
+        let mut other = set_of(borrowed(operand(name, 17047, value)?));
         common = Some(match common {
             None => other,
             Some(mut common) => {
                 if common.len() > other.len() {
                     std::mem::swap(&mut common, &mut other);
                 }
-                common.retain(|key, _| other.contains_key(key));
+                common.retain(|value| has(&other, *value));
                 common
             }
         });
@@ -74,16 +70,22 @@ pub(super) fn difference(name: &'static str, values: &[Value]) -> Result<Value> 
         return null();
     }
     let list = operand(name, 17048, &values[0])?;
-    let mut taken = keys_of(operand(name, 17049, &values[1])?);
-    let kept = elements(list).filter(|element| taken.insert(value_key(element.as_raw_bson_ref())));
-    Ok(Some(RawBson::Array(kept.collect())))
+    let without = set_of(borrowed(operand(name, 17049, &values[1])?));
+    let mut kept: Vec<(usize, RawBsonRef<'_>)> =
+        borrowed(list).filter(|value| !has(&without, *value)).enumerate().collect();
+    kept.sort_by(|(_, a), (_, b)| compare(*a, *b));
+    kept.dedup_by(|(_, later), (_, kept)| compare(*later, *kept).is_eq());
+    kept.sort_unstable_by_key(|(place, _)| *place);
+    list_of(kept.into_iter().map(|(_, value)| value).collect())
 }
 
 pub(super) fn equals(name: &'static str, values: &[Value]) -> Result<Value> {
     let Some((first, others)) = values.split_first() else { return Ok(boolean(true)) };
-    let first = keys_of(operand(name, 17044, first)?);
+    let first = set_of(borrowed(operand(name, 17044, first)?));
     for other in others {
-        if keys_of(operand(name, 17044, other)?) != first {
+        let other = set_of(borrowed(operand(name, 17044, other)?));
+        let has_same = || first.iter().zip(&other).all(|(a, b)| compare(*a, *b).is_eq());
+        if first.len() != other.len() || !has_same() {
             return Ok(boolean(false));
         }
     }
@@ -92,6 +94,6 @@ pub(super) fn equals(name: &'static str, values: &[Value]) -> Result<Value> {
 
 pub(super) fn is_subset(name: &'static str, values: &[Value]) -> Result<Value> {
     let list = operand(name, 17046, &values[0])?;
-    let all = keys_of(operand(name, 17042, &values[1])?);
-    Ok(boolean(elements(list).all(|element| all.contains(&value_key(element.as_raw_bson_ref())))))
+    let all = set_of(borrowed(operand(name, 17042, &values[1])?));
+    Ok(boolean(borrowed(list).all(|value| has(&all, value))))
 }

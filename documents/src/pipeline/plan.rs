@@ -4,8 +4,8 @@
 //!    documents of one meta within a window of time whose width follows from these operators.
 //! 2. An accumulator's argument may be a constant, or a field whose figures are stored (count, sum, minimum, maximum,
 //!    first, last).
-//! 3. Whoever has the figures of each window and meta gives them to [`GroupPlan::fold`], which puts them together. What would
-//!    not come out as it does document by document (numbers that are not finite, first values of several metas) is not folded.
+//! 3. [`GroupPlan::fold`] puts the figures of each window and meta together. What would not come out as it does document by
+//!    document (numbers that are not finite, first values of several metas) is not folded.
 
 use super::Pipeline;
 use super::Stage;
@@ -87,13 +87,15 @@ impl Depends {
     }
 }
 
-/// What a node depends on. `None` if it depends on more than the meta and a window of time.
+/// What a node depends on. `None` if it depends on more than constants, the meta and a window of time.
 fn depends(node: &Node, time: &str, meta: Option<&str>) -> Option<Depends> {
     match node {
         Node::Path(Variable::Root, names) => {
             let is_meta = meta.is_some() && names.first().map(String::as_str) == meta;
             is_meta.then_some(Depends { on_meta: true, ..NOTHING })
         }
+        // The key of a meta is made without them.
+        Node::Path(Variable::Now | Variable::Outer(_), _) => None,
         Node::Call(operator, _) if operator.is_random() => None,
         Node::Call(operator, arguments) if is_date_operator(operator.name) => {
             match date_width(operator.name, arguments, &|node| is_field(node, time)) {
@@ -292,7 +294,7 @@ impl GroupPlan {
     }
 
     /// The documents of the groups, from the figures of all windows, those of one part after those of another; `None` if they do
-    /// not tell what comes out document by document.
+    /// not determine what comes out document by document.
     #[must_use]
     pub fn fold(&self, parts: &[impl WindowFigures], now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
         let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
@@ -347,7 +349,7 @@ impl GroupPlan {
         Some(numbers.into_values().map(|number| std::mem::take(&mut documents[number])).collect())
     }
 
-    /// The document of a group, which has about this number of bytes; `None` if the figures do not tell it.
+    /// The document of a group, which has about this number of bytes; `None` if the figures do not determine it.
     fn document_of(
         &self,
         group: &GroupOfWindows,

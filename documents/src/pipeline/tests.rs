@@ -51,6 +51,7 @@ fn groups_come_from_windows_only_if_these_decide_their_ids() {
     assert!(!is_planned(rawdoc! { "$regexFind": { "input": "$v", "regex": "a" } }));
     assert!(!is_planned(rawdoc! { "$dateToParts": { "date": "$t" } }));
     assert!(!is_planned(rawdoc! { "$rand": {} }));
+    assert!(!is_planned(rawdoc! { "$lt": ["$m.since", "$$NOW"] }));
     assert!(!is_planned(rawdoc! { "$add": [{ "$rand": {} }, "$m.a"] }));
 }
 

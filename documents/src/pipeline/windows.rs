@@ -350,7 +350,7 @@ impl Partition<'_> {
             return Ok(found);
         }
         let mut found: Vec<Value> = Vec::with_capacity(values.len());
-        // A window that only grows is added to; another one is made anew.
+        // A window that only grows is added to; others are computed from the start.
         let mut accumulator = Accumulator::new(kind);
         let mut taken = (0, 0);
         for (low, high) in bounds {

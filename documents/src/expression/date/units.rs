@@ -55,7 +55,7 @@ impl Unit {
         }
     }
 
-    /// Whether a date can be moved by so many of them: no two dates of 64 bits are farther apart.
+    /// Whether a date can be moved by this number of them: no two dates of 64 bits are farther apart.
     pub(super) fn is_amount(self, amount: i64) -> bool {
         const DAYS: u64 = 2 * (i64::MAX.unsigned_abs() / 86_400_000);
         const YEARS: u64 = DAYS / 365 + 1;

@@ -102,6 +102,38 @@ fn a_list_that_is_put_together_does_not_fill_the_memory() {
 }
 
 #[test]
+fn the_work_with_sets_counts_as_memory() {
+    let many = |count: i32| rawdoc! { "$range": [0, { "$ifNull": ["$none", count] }] };
+    for operator in ["$setUnion", "$setIntersection", "$setDifference", "$setEquals", "$setIsSubset"] {
+        let of = |count: i32| {
+            let mut expression = RawDocumentBuf::new();
+            let lists = [many(count), rawdoc! { "$literal": [] }].into_iter().collect::<bson::RawArrayBuf>();
+            expression.append(bson::raw::CString::try_from(operator).unwrap(), lists);
+            outcome(&rawdoc! { "e": { "$type": expression } }, &RawDocumentBuf::new())
+        };
+        assert!(of(10_000).is_ok(), "{operator}");
+        assert_eq!(of(100_000), Err(146), "{operator}");
+    }
+    let least = |count: i32| rawdoc! { "e": { "$minN": { "n": 1, "input": many(count) } } };
+    check([
+        (least(10_000), Ok(rawdoc! { "r": [0] })),
+        (least(100_000), Err(146)),
+        (rawdoc! { "e": { "$sortArray": { "input": many(100_000), "sortBy": 1 } } }, Err(146)),
+    ]);
+}
+
+#[test]
+fn of_equal_values_the_first_is_kept() {
+    check([
+        (rawdoc! { "e": { "$setUnion": [[1.0, 2], [1, 2_i64, 3]] } }, Ok(rawdoc! { "r": [1.0, 2, 3] })),
+        (rawdoc! { "e": { "$setDifference": [[2.0, 1, 2, 1.0], [3]] } }, Ok(rawdoc! { "r": [2.0, 1] })),
+        (rawdoc! { "e": { "$setIntersection": [[1, 2], [2.0]] } }, Ok(rawdoc! { "r": [2.0] })),
+        (rawdoc! { "e": { "$maxN": { "n": 2, "input": [1, 2.0, 2] } } }, Ok(rawdoc! { "r": [2, 2.0] })),
+        (rawdoc! { "e": { "$minN": { "n": 1, "input": [1.0, 1, null] } } }, Ok(rawdoc! { "r": [1.0] })),
+    ]);
+}
+
+#[test]
 fn the_first_and_the_least_values_of_lists() {
     check([
         (rawdoc! { "e": { "$firstN": { "n": 2, "input": "$list" } } }, Ok(rawdoc! { "r": [3, 1] })),

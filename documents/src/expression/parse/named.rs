@@ -90,7 +90,7 @@ impl Parser<'_> {
             return Err(ExpressionError::new(code, message));
         }
         check_members(operator, object)?;
-        // What is left out is told apart from what is missing in a document: it is undefined.
+        // What is left out is undefined, which differs from what is missing in a document.
         let given = nodes.into_iter().map(|node| node.unwrap_or_else(nothing));
         Ok(given.collect())
     }

@@ -74,6 +74,24 @@ fn constants_of_a_command_have_a_limit() {
 }
 
 #[test]
+fn what_takes_long_is_not_computed_when_it_is_read() {
+    let constants = Constants::default();
+    let read = |count: usize| {
+        let sizes = std::iter::repeat_n(rawdoc! { "$size": { "$range": [0, 100_000] } }, count);
+        constants.expression(RawBsonRef::Array(&sizes.collect::<RawArrayBuf>())).unwrap()
+    };
+    assert!(read(2).constant().is_some());
+    let many = read(100);
+    assert!(many.constant().is_none());
+    let sizes: RawArrayBuf = std::iter::repeat_n(100_000_i32, 100).collect();
+    assert_eq!(many.evaluate(&rawdoc! {}, 0), Ok(Some(RawBson::Array(sizes))));
+    // Nor does a search that is not evaluated take time.
+    let search = rawdoc! { "$regexFindAll": { "input": "aaa", "regex": "a" } };
+    let read = Constants::default().expression(RawBsonRef::Document(&search)).unwrap();
+    assert!(read.constant().is_none());
+}
+
+#[test]
 fn an_evaluation_ends() {
     let many = || rawdoc! { "$range": [0, "$n"] };
     let sum = rawdoc! { "$sum": { "$map": { "input": many(), "as": "y", "in": { "$multiply": ["$$x", "$$y"] } } } };
@@ -96,6 +114,7 @@ fn an_evaluation_ends() {
     let texts = |n: i32| rawdoc! { "t": "x".repeat(1 << 16), "n": n };
     for condition in [
         rawdoc! { "$and": ["$t", "$none"] },
+        rawdoc! { "$and": [many(), "$none"] },
         rawdoc! { "$cond": ["$t", "$none", 1] },
         rawdoc! { "$ifNull": ["$t", 1] },
         rawdoc! { "$getField": "n" },

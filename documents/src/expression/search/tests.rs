@@ -69,6 +69,23 @@ fn an_end_before_the_last_line_feed_does_not_take_it_into_the_match() {
 }
 
 #[test]
+fn groups_within_each_other_do_not_fill_the_memory() {
+    let of = |operator: &str, groups: usize| {
+        let regex = format!("{}.*{}", "(".repeat(groups), ")".repeat(groups));
+        let input = rawdoc! { "$ifNull": ["$none", "x".repeat(1 << 16)] };
+        let mut expression = RawDocumentBuf::new();
+        let name = bson::raw::CString::try_from(operator).unwrap();
+        expression.append(name, rawdoc! { "input": input, "regex": regex });
+        outcome(&rawdoc! { "e": { "$type": expression } }, &RawDocumentBuf::new())
+    };
+    for (operator, expected) in [("$regexFind", "object"), ("$regexFindAll", "array")] {
+        assert_eq!(of(operator, 10), Ok(rawdoc! { "r": expected }), "{operator}");
+        assert_eq!(of(operator, 100), Err(146), "{operator}");
+    }
+    assert_eq!(of("$regexMatch", 100), Ok(rawdoc! { "r": "bool" }));
+}
+
+#[test]
 fn what_is_null_has_no_match() {
     for (operator, nothing) in [
         ("$regexMatch", rawdoc! { "r": false }),

@@ -18,8 +18,8 @@ const SPACE: &str = r"\t\n\x0B\x0C\r\x20";
 const HORIZONTAL: &str = r"\t\x20\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 const VERTICAL: &str = r"\n\x0B\x0C\r\x{85}\x{2028}\x{2029}";
 
-/// What holds at the end and before a line feed at the end. PCRE does not take that line feed into the match; what takes it here is
-/// a group, so that it can be told from the match.
+/// Holds at the end and before a line feed at the end. PCRE does not take that line feed into the match; here a group takes it, which
+/// is cut off the match.
 const END: &str = r"(\n?\z)";
 
 /// A translated pattern.
