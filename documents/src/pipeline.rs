@@ -356,7 +356,22 @@ impl PipelineRun {
     /// The results so far, which are taken.
     pub fn results(&mut self) -> Vec<RawDocumentBuf> {
         self.memory.give_back(self.results.bytes);
-        std::mem::take(&mut self.results).documents
+        std::mem::take(&mut self.results).documents.into()
+    }
+
+    /// The first of the results that were not taken yet.
+    #[must_use]
+    pub fn next_result(&self) -> Option<&RawDocumentBuf> {
+        self.results.documents.front()
+    }
+
+    /// Takes the first of the results that were not taken yet.
+    pub fn take_result(&mut self) -> Option<RawDocumentBuf> {
+        let result = self.results.documents.pop_front()?;
+        let bytes = kept_bytes(&result);
+        self.memory.give_back(bytes);
+        self.results.bytes -= bytes;
+        Some(result)
     }
 
     /// The bytes of the results that were not taken yet.
