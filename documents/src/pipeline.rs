@@ -162,6 +162,10 @@ impl Pipeline {
         }
     }
 
+    fn check_constants(&self) -> Result<()> {
+        self.stages.iter().try_for_each(Stage::check_constants)
+    }
+
     /// Whether its stages read other collections.
     #[must_use]
     pub fn reads_others(&self) -> bool {
@@ -247,6 +251,12 @@ impl Stage {
                 buckets.fields.iter().try_for_each(|(_, _, argument)| argument.check_constants())
             }
             Stage::ReplaceRoot(root) => root.check_constants(),
+            Stage::Lookup(lookup) => match &lookup.inner {
+                Some(inner) => inner.stages.iter().try_for_each(Stage::check_constants),
+                None => Ok(()),
+            },
+            Stage::Union(union) => union.pipeline.check_constants(),
+            Stage::Facet(facets) => facets.iter().try_for_each(|facet| facet.pipeline.check_constants()),
             _ => Ok(()),
         }
     }

@@ -58,6 +58,11 @@ impl State {
         }
     }
 
+    /// Whether it is of a stage that keeps documents, or what it needs of them, until the end of its input.
+    fn keeps_input(&self) -> bool {
+        matches!(self, State::Sort { .. } | State::Group(_) | State::Kept { .. } | State::Facet(_))
+    }
+
     /// The bytes that are counted for what it keeps.
     pub(super) fn bytes(&self) -> usize {
         match self {
@@ -171,18 +176,14 @@ impl Feed<'_> {
         };
         let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
         let shared = self.shared;
-        let Shared { memory, moment, .. } = shared;
+        if state.keeps_input() {
+            return keep(stage, state, document, shared);
+        }
+        let moment = shared.moment;
         let mut next = Feed { stages, states, results: self.results, shared };
         match (stage, state) {
-            (Stage::Match(filter), _) => {
-                if filter.matches(&document) {
-                    next.give(document)
-                } else {
-                    Ok(true)
-                }
-            }
-            (Stage::Condition(condition), _) => {
-                if condition.holds(&document, moment)? {
+            (Stage::Match(_) | Stage::Condition(_), _) => {
+                if stage.admits(&document, moment)? {
                     next.give(document)
                 } else {
                     Ok(true)
@@ -228,22 +229,6 @@ impl Feed<'_> {
                     Err(ExpressionError::new(40228, message))
                 }
             },
-            (Stage::Group(group), State::Group(grouping)) => {
-                grouping.take(group, &document, moment, memory)?;
-                Ok(true)
-            }
-            (Stage::Facet(facets), State::Facet(runs)) => runs.take(facets, &document, shared),
-            (Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_), State::Sort { found, bytes }) => {
-                keep_by_key(stage, document, (found, bytes), shared)?;
-                Ok(true)
-            }
-            (Stage::Windows(_) | Stage::Densify(_), State::Kept { found, bytes }) => {
-                let more = kept_bytes(&document);
-                memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
-                *bytes += more;
-                found.push(document);
-                Ok(true)
-            }
             _ => next.give(document),
         }
     }
@@ -370,6 +355,24 @@ fn sorted(mut found: Vec<(Vec<u8>, RawDocumentBuf)>, limit: Option<u64>) -> Vec<
     found.into_iter().take(limit).map(|(_, document)| document).collect()
 }
 
+/// Keeps what a stage needs of a document until the end of its input. Returns whether it can use more documents.
+fn keep(stage: &Stage, state: &mut State, document: RawDocumentBuf, shared: Shared<'_>) -> Result<bool> {
+    let Shared { memory, moment, .. } = shared;
+    match (stage, state) {
+        (Stage::Facet(facets), State::Facet(runs)) => return runs.take(facets, &document, shared),
+        (Stage::Group(group), State::Group(grouping)) => grouping.take(group, &document, moment, memory)?,
+        (_, State::Sort { found, bytes }) => keep_by_key(stage, document, (found, bytes), shared)?,
+        (_, State::Kept { found, bytes }) => {
+            let more = kept_bytes(&document);
+            memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
+            *bytes += more;
+            found.push(document);
+        }
+        _ => {}
+    }
+    Ok(true)
+}
+
 /// Keeps a document for a stage that needs all of them in an order.
 fn keep_by_key(
     stage: &Stage,
@@ -383,10 +386,11 @@ fn keep_by_key(
         Stage::Sample(size) => ("$sample", RandomState::new().hash_one(0_u8).to_be_bytes().to_vec(), Some(*size)),
         _ => return Ok(()),
     };
-    keep(name, key, limit, shared.memory, document, kept)
+    keep_first(name, key, limit, shared.memory, document, kept)
 }
 
-fn keep(
+/// Keeps a document among the first ones by their keys.
+fn keep_first(
     stage: &str,
     key: Vec<u8>,
     limit: Option<u64>,

@@ -350,6 +350,19 @@ fn what_cannot_be_within_a_stage_is_refused() {
 }
 
 #[test]
+fn constants_are_checked_once_the_whole_pipeline_is_read() {
+    let fails = || rawdoc! { "$project": { "r": { "$divide": [1, 0] } } };
+    for stage in [
+        rawdoc! { "$facet": { "a": [fails()] } },
+        rawdoc! { "$unionWith": { "coll": "d", "pipeline": [fails()] } },
+        rawdoc! { "$lookup": { "from": "d", "as": "r", "pipeline": [fails()] } },
+    ] {
+        assert_eq!(code(&rawdoc! { "p": [stage.clone(), { "$nothing": 1 }] }), 40324, "{stage:?}");
+        assert_eq!(code(&rawdoc! { "p": [stage.clone()] }), 2, "{stage:?}");
+    }
+}
+
+#[test]
 fn pipelines_within_each_other_have_a_limit() {
     let nested = |depth: usize| {
         (0..depth).fold(rawdoc! { "$limit": 1 }, |inner, _| {
