@@ -188,6 +188,21 @@ fn height(stages: &[Stage]) -> usize {
     stages.len() + stages.iter().map(Stage::height).max().unwrap_or(0)
 }
 
+/// The conditions at the beginning of stages, and the stages after them: what does not match need not be copied for these.
+fn split_conditions(stages: &[Stage]) -> (&[Stage], &[Stage]) {
+    stages.split_at(stages.iter().take_while(|stage| stage.is_condition()).count())
+}
+
+/// Whether a document meets the conditions of stages.
+fn all_hold(stages: &[Stage], document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
+    for stage in stages {
+        if !stage.admits(document, moment)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// What a stage and those after it need of the documents, beyond the fields that are named.
 enum Needs {
     /// It hands on the rest.

@@ -4,7 +4,7 @@ use super::condition::Condition;
 use super::feed::{InnerRun, Shared, kept_bytes};
 use super::memory::Memory;
 use super::project::set;
-use super::{Result, Stage};
+use super::{Result, Stage, all_hold, split_conditions};
 use crate::expression::{Expression, Moment, Node, Value, Variable};
 use crate::paths::{EndInList, Path, index_keys};
 use crate::stop::Stop;
@@ -154,7 +154,7 @@ impl Lookup {
         let mut filter = crate::raw::empty();
         if let Some(inner) = &self.inner {
             filter = &inner.filter;
-            table.run = InnerRun::new(inner.split().1);
+            table.run = InnerRun::new(split_conditions(&inner.stages).1);
         }
         shared.foreign.visit(&self.from, filter, shared.moment.stop.0, &mut |document| {
             let keys = self.keys(&document, shared.moment)?;
@@ -206,11 +206,6 @@ impl Lookup {
 }
 
 impl Inner {
-    /// The conditions at the beginning, and the stages after them.
-    fn split(&self) -> (&[Stage], &[Stage]) {
-        self.stages.split_at(self.stages.iter().take_while(|stage| stage.is_condition()).count())
-    }
-
     /// What the pipeline makes of the other collection for a document of this one; of the documents with these numbers, if there
     /// are paths of equal values.
     fn list(
@@ -255,8 +250,7 @@ impl Inner {
         candidates: impl Iterator<Item = &'d RawDocumentBuf>,
         shared: Shared<'_>,
     ) -> Result<RawArrayBuf> {
-        // What does not match is not copied.
-        let (conditions, stages) = self.split();
+        let (conditions, stages) = split_conditions(&self.stages);
         for candidate in candidates {
             shared.moment.stop.check()?;
             if all_hold(conditions, candidate, shared.moment)? && !run.take(stages, candidate.clone(), shared)? {
@@ -267,16 +261,6 @@ impl Inner {
         shared.memory.give_back(results.bytes);
         Ok(results.documents.into_iter().map(RawBson::Document).collect())
     }
-}
-
-/// Whether a document meets the conditions of stages.
-fn all_hold(stages: &[Stage], document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
-    for stage in stages {
-        if !stage.admits(document, moment)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The numbers of the documents with a value that is equal to one of this document.
