@@ -1,11 +1,10 @@
 //! Results of a pipeline, made while they are fetched.
 
-use crate::command::{Command, refuse_buckets};
+use crate::command::Command;
 use crate::cursors::{List, Results};
 use crate::deadline::{Deadline, KeptDeadline};
 use crate::error::{CommandError, Result, ServerCode};
 use crate::measurements::{Measurements, Query};
-use crate::profiler;
 use crate::source::Source;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use ebbtide::{FindRequest, Snapshot};
@@ -57,7 +56,7 @@ impl Context {
 
     /// Documents that are there as a whole.
     pub(crate) fn list(&self, documents: Vec<RawDocumentBuf>) -> Box<dyn Results> {
-        let bytes = documents.iter().map(|document| document.as_bytes().len()).sum();
+        let bytes: usize = documents.iter().map(|document| document.as_bytes().len()).sum();
         self.list_bytes.set(self.list_bytes.get().saturating_sub(bytes));
         Box::new(List::new(documents))
     }
@@ -218,16 +217,14 @@ impl Foreign for Others {
 impl Others {
     /// The documents of a collection that match a filter; nothing if it does not exist.
     fn find(&self, collection: &str, filter: &RawDocument) -> Result<Option<Box<dyn Results>>> {
-        refuse_buckets(collection)?;
-        if collection == profiler::COLLECTION {
-            let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
-            return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
-        }
-        let snapshot = &self.snapshot;
-        Ok(match snapshot.documents(collection) {
-            Ok(documents) => Some(Box::new(documents.find(FindRequest::new(filter)?))),
-            Err(error) if error.code() == Code::NamespaceNotFound => None,
-            Err(_) => Some(Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(filter)?))),
+        Ok(match Source::within(Some(&self.snapshot), collection)? {
+            Source::Documents(snapshot) => Some(Box::new(snapshot.find(FindRequest::new(filter)?))),
+            Source::Measurements(snapshot) => Some(Box::new(Measurements::new(snapshot, Query::new(filter)?))),
+            Source::Missing => None,
+            Source::Profile => {
+                let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
+                return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
+            }
         })
     }
 }
