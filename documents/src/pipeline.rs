@@ -162,6 +162,10 @@ impl Pipeline {
         }
     }
 
+    fn check_constants(&self) -> Result<()> {
+        self.stages.iter().try_for_each(Stage::check_constants)
+    }
+
     /// Whether its stages read other collections.
     #[must_use]
     pub fn reads_others(&self) -> bool {
@@ -182,6 +186,21 @@ pub fn all_of(mut filters: Vec<RawDocumentBuf>) -> RawDocumentBuf {
 /// The stages through which a document may pass within one call, with those of inner pipelines. Calls nest that deep.
 fn height(stages: &[Stage]) -> usize {
     stages.len() + stages.iter().map(Stage::height).max().unwrap_or(0)
+}
+
+/// The conditions at the beginning of stages, and the stages after them: what does not match need not be copied for these.
+fn split_conditions(stages: &[Stage]) -> (&[Stage], &[Stage]) {
+    stages.split_at(stages.iter().take_while(|stage| stage.is_condition()).count())
+}
+
+/// Whether a document meets the conditions of stages.
+fn all_hold(stages: &[Stage], document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
+    for stage in stages {
+        if !stage.admits(document, moment)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What a stage and those after it need of the documents, beyond the fields that are named.
@@ -247,6 +266,12 @@ impl Stage {
                 buckets.fields.iter().try_for_each(|(_, _, argument)| argument.check_constants())
             }
             Stage::ReplaceRoot(root) => root.check_constants(),
+            Stage::Lookup(lookup) => match &lookup.inner {
+                Some(inner) => inner.stages.iter().try_for_each(Stage::check_constants),
+                None => Ok(()),
+            },
+            Stage::Union(union) => union.pipeline.check_constants(),
+            Stage::Facet(facets) => facets.iter().try_for_each(|facet| facet.pipeline.check_constants()),
             _ => Ok(()),
         }
     }
@@ -356,7 +381,22 @@ impl PipelineRun {
     /// The results so far, which are taken.
     pub fn results(&mut self) -> Vec<RawDocumentBuf> {
         self.memory.give_back(self.results.bytes);
-        std::mem::take(&mut self.results).documents
+        std::mem::take(&mut self.results).documents.into()
+    }
+
+    /// The first of the results that were not taken yet.
+    #[must_use]
+    pub fn next_result(&self) -> Option<&RawDocumentBuf> {
+        self.results.documents.front()
+    }
+
+    /// Takes the first of the results that were not taken yet.
+    pub fn take_result(&mut self) -> Option<RawDocumentBuf> {
+        let result = self.results.documents.pop_front()?;
+        let bytes = kept_bytes(&result);
+        self.memory.give_back(bytes);
+        self.results.bytes -= bytes;
+        Some(result)
     }
 
     /// The bytes of the results that were not taken yet.

@@ -6,18 +6,18 @@
 use crate::batches::first_batch;
 use crate::collections::{batch_size, indexes_of, stats_of};
 use crate::command::{Command, flag, mismatch};
-use crate::cursors::{List, Results};
+use crate::cursors::Results;
 use crate::error::{CommandError, Result};
 use crate::groups::{self, Limits};
 use crate::measurements::{Measurements, Query};
 use crate::newest::newest;
-use crate::piped::{Chained, Piped, memory};
+use crate::piped::{Chained, Context, Piped};
 use crate::source::{self, Source};
 use crate::{current, listed, output, profile, reply};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::{CollectionSnapshot, FindRequest};
-use ebbtide_documents::{Pipeline, PipelineMemory, all_of};
+use ebbtide_documents::{Pipeline, all_of};
 use ebbtide_ttl::Code;
 
 pub(crate) const AGGREGATE: &[&str] =
@@ -40,21 +40,19 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let name = if of_database { "$cmd.aggregate" } else { command.collection()? };
     let output = output::split(command, stages)?;
     let stages = output.as_ref().map_or(stages, |(_, before)| before);
-    let memory = memory(command);
+    let context = Context::of(command)?;
     let (source, pipeline) = match own_source(command, stages, of_database)? {
-        Some((documents, rest)) => {
-            (Box::new(List::new(documents)) as Box<dyn Results>, Pipeline::parse_with(&rest, &constants)?)
-        }
+        Some((documents, rest)) => (context.list(documents), Pipeline::parse_with(&rest, &constants)?),
         None if of_database => {
             let what = "a pipeline of a database begins with $currentOp; for documents name a collection";
             return Err(CommandError::new(Code::InvalidNamespace, what));
         }
-        None => united_source(command, name, Pipeline::parse_with(stages, &constants)?, &memory)?,
+        None => united_source(command, name, Pipeline::parse_with(stages, &constants)?, &context)?,
     };
-    let mut results = Piped::over(command, source, &pipeline, &memory)?;
+    let mut results = Piped::over(command, source, &pipeline, &context);
     if let Some((output, _)) = output {
         output.write(command, &mut results)?;
-        results = Piped::over(command, Box::new(List::new(Vec::new())), &Pipeline::default(), &memory)?;
+        results = Piped::over(command, context.list(Vec::new()), &Pipeline::default(), &context);
     }
     first_batch(command, &command.namespace(name), Box::new(results), batch_size(command)?, false)
 }
@@ -62,8 +60,9 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
 /// The results of stages over the collection of a command.
 pub(crate) fn piped(command: &Command<'_>, stages: &RawArray) -> Result<Piped> {
     let pipeline = Pipeline::parse_with(stages, &command.constants()?)?;
-    let (source, pipeline) = collection_source(command, command.collection()?, pipeline)?;
-    Piped::over(command, source, &pipeline, &memory(command))
+    let context = Context::of(command)?;
+    let (source, pipeline) = collection_source(command, command.collection()?, pipeline, &context)?;
+    Ok(Piped::over(command, source, &pipeline, &context))
 }
 
 /// What of a pipeline the collection is asked for.
@@ -90,7 +89,7 @@ pub(crate) fn plan(command: &Command<'_>, stages: &RawArray) -> Result<Planned> 
         Planned { filter: all_of(filters), sort: RawDocumentBuf::new(), limit: None, taken, is_grouped: false };
     let Source::Measurements(snapshot) = Source::of(command)? else { return Ok(planned) };
     let query = Query::new(&planned.filter)?;
-    if grouped(command, &snapshot, &query, &pipeline)?.is_some() {
+    if grouped(&limits(command), &snapshot, &query, &pipeline)?.is_some() {
         (planned.taken, planned.is_grouped) = (taken + 1, true);
     } else if let Some((sort, limit)) = pipeline.take_leading_sort() {
         (planned.taken, planned.sort, planned.limit) = (taken + 1, sort, limit);
@@ -100,20 +99,20 @@ pub(crate) fn plan(command: &Command<'_>, stages: &RawArray) -> Result<Planned> 
 
 /// The groups of a `$group` at the beginning, if the engine's aggregates answer it.
 fn grouped(
-    command: &Command<'_>,
+    limits: &Limits<'_>,
     snapshot: &CollectionSnapshot,
     query: &Query,
     pipeline: &Pipeline,
 ) -> Result<Option<Vec<RawDocumentBuf>>> {
     let schema = snapshot.schema();
     let Some(plan) = pipeline.plan_group(&schema.time, schema.meta.as_deref()) else { return Ok(None) };
-    groups::grouped(snapshot, query, &plan, &limits(command))
+    groups::grouped(snapshot, query, &plan, limits)
 }
 
 /// What the engine's aggregates may take for a command.
 pub(crate) fn limits<'a>(command: &Command<'a>) -> Limits<'a> {
     let bytes_max = command.shared.settings.statement_bytes_max;
-    Limits { now_ms: command.now_ms(), bytes_max, deadline: command.deadline }
+    Limits { now_ms: command.now_ms, bytes_max, deadline: command.deadline }
 }
 
 /// The documents of a stage that makes its own, and the stages after it.
@@ -215,37 +214,39 @@ fn united_source(
     command: &Command<'_>,
     name: &str,
     mut pipeline: Pipeline,
-    memory: &PipelineMemory,
+    context: &Context,
 ) -> Result<(Box<dyn Results>, Pipeline)> {
-    let mut cut = pipeline.cut_at_union();
-    let (mut source, mut pipeline) = collection_source(command, name, pipeline)?;
+    let mut cut = context.cut_at_union(&mut pipeline);
+    let (mut source, mut pipeline) = collection_source(command, name, pipeline, context)?;
     while let Some((union, after)) = cut {
-        let first = Piped::over(command, source, &pipeline, memory)?;
-        let (other, rest) = united_source(command, &union.collection, union.pipeline, memory)?;
-        let second = Piped::over(command, other, &rest, memory)?;
+        let first = Piped::over(command, source, &pipeline, context);
+        let (other, rest) = united_source(command, &union.collection, union.pipeline, context)?;
+        let second = Piped::over(command, other, &rest, context);
         source = Box::new(Chained::new(Box::new(first), Box::new(second)));
         pipeline = after;
-        cut = pipeline.cut_at_union();
+        cut = context.cut_at_union(&mut pipeline);
     }
     Ok((source, pipeline))
 }
 
-/// The documents that a pipeline without `$unionWith` begins with, and what is left of it.
+/// The documents of one collection that a pipeline begins with, and what is left of it.
 fn collection_source(
     command: &Command<'_>,
     name: &str,
     mut pipeline: Pipeline,
+    context: &Context,
 ) -> Result<(Box<dyn Results>, Pipeline)> {
     let filter = all_of(pipeline.take_leading_matches());
-    let source = Source::named(command, name)?;
-    if command.subject() == RawBsonRef::String(name) {
-        command.note_plan(|| source::plan_of(&source, &filter));
-    }
+    let source = context.source(name)?;
+    // The first collection is that of the command.
+    command.note_first_plan(|| source::plan_of(&source, &filter));
     Ok(match source {
-        Source::Missing => (Box::new(List::new(Vec::new())), pipeline),
-        Source::Profile => (Box::new(List::new(listed::matching(profile::records(command), &filter)?)), pipeline),
+        Source::Missing => (context.list(Vec::new()), pipeline),
+        Source::Profile => (context.list(listed::matching(profile::records(command), &filter)?), pipeline),
         Source::Documents(snapshot) => (Box::new(snapshot.find(FindRequest::new(&filter)?)), pipeline),
-        Source::Measurements(snapshot) => measurements_source(command, snapshot, Query::new(&filter)?, pipeline)?,
+        Source::Measurements(snapshot) => {
+            measurements_source(command, snapshot, Query::new(&filter)?, pipeline, context)?
+        }
     })
 }
 
@@ -255,22 +256,24 @@ fn measurements_source(
     snapshot: CollectionSnapshot,
     mut query: Query,
     mut pipeline: Pipeline,
+    context: &Context,
 ) -> Result<(Box<dyn Results>, Pipeline)> {
-    if let Some(grouped) = grouped(command, &snapshot, &query, &pipeline)? {
+    let limits = Limits { bytes_max: context.list_bytes(), ..limits(command) };
+    if let Some(grouped) = grouped(&limits, &snapshot, &query, &pipeline)? {
         pipeline.skip_first();
-        return Ok((Box::new(List::new(grouped)), pipeline));
+        return Ok((context.list(grouped), pipeline));
     }
     if let Some(name) = pipeline.leading_count()
-        && let Some(rows) = groups::counted(&snapshot, &query, &limits(command))?
+        && let Some(rows) = groups::counted(&snapshot, &query, &limits)?
     {
         let mut document = RawDocumentBuf::new();
         reply::append(&mut document, name, reply::count(rows));
         pipeline.skip_first();
         // Of nothing there is no document.
-        return Ok((Box::new(List::new(if rows == 0 { Vec::new() } else { vec![document] })), pipeline));
+        return Ok((context.list(if rows == 0 { Vec::new() } else { vec![document] }), pipeline));
     }
     if let Some(documents) = newest(&snapshot, &query, &pipeline)? {
-        return Ok((Box::new(List::new(documents)), pipeline));
+        return Ok((context.list(documents), pipeline));
     }
     let needed = pipeline.needed_fields();
     if let Some((sort, limit)) = pipeline.take_leading_sort() {

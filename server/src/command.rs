@@ -135,6 +135,8 @@ pub(crate) struct Command<'a> {
     sequences: &'a [Sequence<'a>],
     /// Its `maxTimeMS`, and `killOp`.
     pub(crate) deadline: Deadline<'a>,
+    /// The instant of `$$NOW`, in milliseconds since 1970: one for all of it.
+    pub(crate) now_ms: i64,
 }
 
 impl<'a> Command<'a> {
@@ -155,6 +157,7 @@ impl<'a> Command<'a> {
             body: message.body,
             sequences: &message.sequences,
             deadline: Deadline::new(&shared.clock, &operation.killed),
+            now_ms: shared.clock.now().to_units_saturating(Precision::Ms),
         };
         command.database = match (message.form, message.database) {
             (Form::Query, Some(database)) => database,
@@ -228,6 +231,13 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// The same, unless that is known already.
+    pub(crate) fn note_first_plan(&self, plan: impl FnOnce() -> String) {
+        if self.operation.plan.lock().is_none() {
+            self.note_plan(plan);
+        }
+    }
+
     /// The database, if it exists.
     pub(crate) fn existing(&self) -> Result<Option<Database>> {
         self.shared.databases.get(self.database)
@@ -258,15 +268,10 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The instant of `$$NOW`.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.shared.clock.now().to_units_saturating(Precision::Ms)
-    }
-
     /// The values of `let`.
     pub(crate) fn constants(&self) -> Result<Constants> {
         match self.document("let")? {
-            Some(values) => Ok(Constants::parse_unless(values, self.now_ms(), &|| self.deadline.check().is_err())?),
+            Some(values) => Ok(Constants::parse_unless(values, self.now_ms, &|| self.deadline.check().is_err())?),
             None => Ok(Constants::default()),
         }
     }

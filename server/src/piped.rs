@@ -1,22 +1,74 @@
 //! Results of a pipeline, made while they are fetched.
 
-use crate::command::{Command, refuse_buckets};
-use crate::cursors::Results;
+use crate::command::Command;
+use crate::cursors::{List, Results};
 use crate::deadline::{Deadline, KeptDeadline};
 use crate::error::{CommandError, Result, ServerCode};
 use crate::measurements::{Measurements, Query};
-use crate::profiler;
+use crate::source::Source;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use ebbtide::{FindRequest, Snapshot};
-use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineMemory, PipelineRun, Take};
+use ebbtide_documents::{ExpressionError, Foreign, Pipeline, PipelineMemory, PipelineRun, Take, UnionWith};
 use ebbtide_ttl::Code;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Documents that are read at a time.
 const READ: usize = 1024;
 /// Bytes of them.
 pub(crate) const READ_BYTES: usize = 4 << 20;
+/// Collections of `$unionWith` that are read by themselves, at most: each has a pipeline around those before it, with documents that
+/// it has read. Those of further ones are read within the pipeline.
+const UNITED_MAX: usize = 16;
+
+/// What the pipelines of a command have in common.
+pub(crate) struct Context {
+    /// What they may keep in memory.
+    memory: PipelineMemory,
+    /// The database at one instant, if it exists.
+    snapshot: Option<Snapshot>,
+    /// The bytes that lists of documents may take beside that.
+    list_bytes: Cell<usize>,
+    unions_left: Cell<usize>,
+}
+
+impl Context {
+    pub(crate) fn of(command: &Command<'_>) -> Result<Context> {
+        let bytes_max = command.shared.settings.statement_bytes_max;
+        Ok(Context {
+            memory: PipelineMemory::new(bytes_max),
+            snapshot: command.existing()?.map(|database| database.snapshot()),
+            list_bytes: Cell::new(bytes_max),
+            unions_left: Cell::new(UNITED_MAX),
+        })
+    }
+
+    /// A collection of the command's database.
+    pub(crate) fn source(&self, name: &str) -> Result<Source> {
+        Source::within(self.snapshot.as_ref(), name)
+    }
+
+    /// The bytes that the next list of documents may take.
+    pub(crate) fn list_bytes(&self) -> usize {
+        self.list_bytes.get()
+    }
+
+    /// Documents that are there as a whole.
+    pub(crate) fn list(&self, documents: Vec<RawDocumentBuf>) -> Box<dyn Results> {
+        let bytes: usize = documents.iter().map(|document| document.as_bytes().len()).sum();
+        self.list_bytes.set(self.list_bytes.get().saturating_sub(bytes));
+        Box::new(List::new(documents))
+    }
+
+    /// Cuts a pipeline at its first `$unionWith`, if the collection of that is to be read by itself.
+    pub(crate) fn cut_at_union(&self, pipeline: &mut Pipeline) -> Option<(UnionWith, Pipeline)> {
+        let left = self.unions_left.get().checked_sub(1)?;
+        let cut = pipeline.cut_at_union()?;
+        self.unions_left.set(left);
+        Some(cut)
+    }
+}
 
 /// Results of a pipeline.
 pub(crate) struct Piped {
@@ -25,7 +77,6 @@ pub(crate) struct Piped {
     run: PipelineRun,
     /// What was read and not given to the pipeline yet.
     read: std::vec::IntoIter<RawDocumentBuf>,
-    ready: std::vec::IntoIter<RawDocumentBuf>,
     /// The deadline of the command that fetches results, for the other collections that are read.
     ends: Option<Arc<Mutex<KeptDeadline>>>,
 }
@@ -36,24 +87,23 @@ impl Piped {
         command: &Command<'_>,
         source: Box<dyn Results>,
         pipeline: &Pipeline,
-        memory: &PipelineMemory,
-    ) -> Result<Piped> {
-        let mut run = pipeline.run_within(command.now_ms(), memory);
+        context: &Context,
+    ) -> Piped {
+        let mut run = pipeline.run_within(command.now_ms, &context.memory);
         let mut ends = None;
         if pipeline.reads_others()
-            && let Some(database) = command.existing()?
+            && let Some(snapshot) = &context.snapshot
         {
             let deadline = Arc::new(Mutex::new(command.deadline.kept()));
-            run = run.with_foreign(Box::new(Others { snapshot: database.snapshot(), ends: deadline.clone() }));
+            run = run.with_foreign(Box::new(Others { snapshot: snapshot.clone(), ends: deadline.clone() }));
             ends = Some(deadline);
         }
-        let (read, ready) = (Vec::new().into_iter(), Vec::new().into_iter());
-        Ok(Piped { source: Some(source), run, read, ready, ends })
+        Piped { source: Some(source), run, read: Vec::new().into_iter(), ends }
     }
 
     /// Reads until something comes out, or the end.
     fn fill(&mut self, deadline: Deadline<'_>) -> Result<()> {
-        while self.ready.as_slice().is_empty() {
+        while self.run.next_result().is_none() {
             let Some(source) = &mut self.source else { return Ok(()) };
             deadline.check()?;
             if self.read.as_slice().is_empty() {
@@ -68,7 +118,6 @@ impl Piped {
                 self.source = None;
                 self.run.finish_unless(&|| deadline.check().is_err())?;
             }
-            self.ready = self.run.results().into_iter();
         }
         Ok(())
     }
@@ -82,12 +131,12 @@ impl Results for Piped {
         let (mut batch, mut size) = (Vec::new(), 0);
         while batch.len() < count {
             self.fill(deadline)?;
-            let Some(next) = self.ready.as_slice().first() else { break };
+            let Some(next) = self.run.next_result() else { break };
             size += next.as_bytes().len();
             if size > bytes && !batch.is_empty() {
                 return Ok(batch);
             }
-            batch.extend(self.ready.next());
+            batch.extend(self.run.take_result());
         }
         // So that the reply with the last documents also says that there are no more.
         if count > 0 {
@@ -97,13 +146,8 @@ impl Results for Piped {
     }
 
     fn is_done(&self) -> bool {
-        self.source.is_none() && self.ready.as_slice().is_empty()
+        self.source.is_none() && self.run.next_result().is_none()
     }
-}
-
-/// What the pipelines of a command may keep in memory.
-pub(crate) fn memory(command: &Command<'_>) -> PipelineMemory {
-    PipelineMemory::new(command.shared.settings.statement_bytes_max)
 }
 
 /// The results of one source after those of another.
@@ -173,16 +217,14 @@ impl Foreign for Others {
 impl Others {
     /// The documents of a collection that match a filter; nothing if it does not exist.
     fn find(&self, collection: &str, filter: &RawDocument) -> Result<Option<Box<dyn Results>>> {
-        refuse_buckets(collection)?;
-        if collection == profiler::COLLECTION {
-            let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
-            return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
-        }
-        let snapshot = &self.snapshot;
-        Ok(match snapshot.documents(collection) {
-            Ok(documents) => Some(Box::new(documents.find(FindRequest::new(filter)?))),
-            Err(error) if error.code() == Code::NamespaceNotFound => None,
-            Err(_) => Some(Box::new(Measurements::new(snapshot.collection(collection)?, Query::new(filter)?))),
+        Ok(match Source::within(Some(&self.snapshot), collection)? {
+            Source::Documents(snapshot) => Some(Box::new(snapshot.find(FindRequest::new(filter)?))),
+            Source::Measurements(snapshot) => Some(Box::new(Measurements::new(snapshot, Query::new(filter)?))),
+            Source::Missing => None,
+            Source::Profile => {
+                let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
+                return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
+            }
         })
     }
 }

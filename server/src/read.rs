@@ -7,7 +7,7 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, Result};
 use crate::listed::{self, Wanted};
 use crate::measurements::{Measurements, Query};
-use crate::piped::{Piped, READ_BYTES, memory};
+use crate::piped::{Context, Piped, READ_BYTES};
 use crate::reply::empty;
 use crate::source::{Source, check_hint, plan_of};
 use crate::{aggregate, groups, profile, reply};
@@ -104,7 +104,7 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
     };
     if let (Some(pipeline), Some(computed)) = (pipeline, computed) {
-        let piped = Piped::over(command, results, &pipeline, &memory(command))?;
+        let piped = Piped::over(command, results, &pipeline, &Context::of(command)?);
         results = projected(Box::new(piped), computed.elements);
     }
     answer_find(command, results)

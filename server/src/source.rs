@@ -5,7 +5,7 @@ use crate::command::{Command, refuse_buckets};
 use crate::error::Result;
 use crate::profiler;
 use bson::raw::{RawBsonRef, RawDocument};
-use ebbtide::{CollectionSnapshot, DocumentsSnapshot};
+use ebbtide::{CollectionSnapshot, DocumentsSnapshot, Snapshot};
 use ebbtide_ttl::Code;
 
 /// A collection as it is now.
@@ -20,17 +20,17 @@ pub(crate) enum Source {
 
 impl Source {
     pub(crate) fn of(command: &Command<'_>) -> Result<Source> {
-        Source::named(command, command.collection()?)
+        let name = command.collection()?;
+        Source::within(command.existing()?.map(|database| database.snapshot()).as_ref(), name)
     }
 
-    /// A collection of the command's database.
-    pub(crate) fn named(command: &Command<'_>, name: &str) -> Result<Source> {
+    /// A collection of a database, if that exists.
+    pub(crate) fn within(database: Option<&Snapshot>, name: &str) -> Result<Source> {
         refuse_buckets(name)?;
-        let Some(database) = command.existing()? else { return Ok(Source::Missing) };
+        let Some(snapshot) = database else { return Ok(Source::Missing) };
         if name == profiler::COLLECTION {
             return Ok(Source::Profile);
         }
-        let snapshot = database.snapshot();
         match snapshot.documents(name) {
             Ok(documents) => Ok(Source::Documents(documents)),
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(Source::Missing),

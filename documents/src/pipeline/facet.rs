@@ -1,7 +1,7 @@
 //! $facet: several pipelines over the same documents, whose results become the members of one document.
 
 use super::feed::{InnerRun, Shared};
-use super::{Pipeline, Result};
+use super::{Pipeline, Result, Stage, all_hold, split_conditions};
 use crate::ExpressionError;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawDocumentBuf};
 
@@ -15,22 +15,31 @@ pub(super) struct Facet {
     pub(super) pipeline: Pipeline,
 }
 
-/// The runs of the pipelines of a `$facet`.
+impl Facet {
+    /// The conditions at the beginning, and the stages after them.
+    fn split(&self) -> (&[Stage], &[Stage]) {
+        split_conditions(&self.pipeline.stages)
+    }
+}
+
+/// The runs of the stages after the conditions of each pipeline.
 #[derive(Debug)]
 pub(super) struct Facets(Vec<InnerRun>);
 
 impl Facets {
     pub(super) fn new(facets: &[Facet]) -> Facets {
-        Facets(facets.iter().map(|facet| InnerRun::new(&facet.pipeline.stages)).collect())
+        Facets(facets.iter().map(|facet| InnerRun::new(facet.split().1)).collect())
     }
 
     /// Gives a document to every pipeline. Returns whether one of them can use more.
     pub(super) fn take(&mut self, facets: &[Facet], document: &RawDocumentBuf, shared: Shared<'_>) -> Result<bool> {
         let mut more = false;
         for (facet, run) in facets.iter().zip(&mut self.0) {
-            if !run.is_full() {
-                more |= run.take(&facet.pipeline.stages, document.clone(), shared)?;
+            if run.is_full() {
+                continue;
             }
+            let (conditions, stages) = facet.split();
+            more |= !all_hold(conditions, document, shared.moment)? || run.take(stages, document.clone(), shared)?;
         }
         Ok(more)
     }
@@ -44,7 +53,7 @@ impl Facets {
     pub(super) fn finish(self, facets: &[Facet], held: &mut usize, shared: Shared<'_>) -> Result<RawDocumentBuf> {
         let mut document = RawDocumentBuf::new();
         for (facet, mut run) in facets.iter().zip(self.0) {
-            run.finish(&facet.pipeline.stages, shared)?;
+            run.finish(facet.split().1, shared)?;
             let results = run.results();
             *held += results.bytes;
             if *held > BYTES_MAX {

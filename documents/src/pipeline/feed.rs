@@ -11,6 +11,7 @@ use crate::expression::accumulator::number;
 use crate::expression::{Moment, Scope, check_document};
 use crate::{DOCUMENT_BYTES_MAX, ExpressionError};
 use bson::raw::{RawBson, RawDocumentBuf};
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
@@ -26,7 +27,7 @@ pub(super) enum State {
     },
     Group(Grouping),
     /// The other collection, once it was read.
-    Lookup(Option<Table>),
+    Lookup(Option<Box<Table>>),
     /// Documents of a stage that needs all of them.
     Kept {
         found: Vec<RawDocumentBuf>,
@@ -41,7 +42,11 @@ pub(super) enum State {
 impl State {
     /// The state of each stage before the first document.
     pub(super) fn of(stages: &[Stage]) -> Vec<State> {
-        let state = |stage: &Stage| match stage {
+        stages.iter().map(State::new).collect()
+    }
+
+    fn new(stage: &Stage) -> State {
+        match stage {
             Stage::Group(_) => State::Group(Grouping::default()),
             Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_) => State::Sort { found: Vec::new(), bytes: 0 },
             Stage::Lookup(_) => State::Lookup(None),
@@ -50,8 +55,12 @@ impl State {
             Stage::Facet(facets) => State::Facet(Facets::new(facets)),
             Stage::Union(_) => State::IsFull(false),
             _ => State::Nothing,
-        };
-        stages.iter().map(state).collect()
+        }
+    }
+
+    /// Whether it is of a stage that keeps documents, or what it needs of them, until the end of its input.
+    fn keeps_input(&self) -> bool {
+        matches!(self, State::Sort { .. } | State::Group(_) | State::Kept { .. } | State::Facet(_))
     }
 
     /// The bytes that are counted for what it keeps.
@@ -59,7 +68,7 @@ impl State {
         match self {
             State::Sort { bytes, .. } | State::Kept { bytes, .. } => *bytes,
             State::Group(grouping) => grouping.bytes(),
-            State::Lookup(table) => table.as_ref().map_or(0, |table| table.bytes),
+            State::Lookup(table) => table.as_ref().map_or(0, |table| table.bytes()),
             State::Facet(facets) => facets.bytes(),
             State::Nothing | State::Counted(_) | State::IsFull(_) => 0,
         }
@@ -69,7 +78,7 @@ impl State {
 /// Results that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    pub(super) documents: Vec<RawDocumentBuf>,
+    pub(super) documents: VecDeque<RawDocumentBuf>,
     pub(super) bytes: usize,
 }
 
@@ -90,7 +99,7 @@ pub(super) struct Feed<'a> {
 }
 
 /// The run of a pipeline within another one, with the memory of that one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct InnerRun {
     states: Vec<State>,
     results: Results,
@@ -124,6 +133,25 @@ impl InnerRun {
         self.feed(stages, shared).finish()
     }
 
+    /// Ends the input and takes the results, whose bytes are still counted. After that another run can begin, which finds the
+    /// collections that `$lookup`s have read so far.
+    pub(super) fn restart(&mut self, stages: &[Stage], shared: Shared<'_>) -> Result<Results> {
+        let mut feed = self.feed(stages, shared);
+        for (at, stage) in stages.iter().enumerate() {
+            if !matches!(stage, Stage::Lookup(_)) {
+                feed.finish_stage(at)?;
+            }
+        }
+        for (state, stage) in self.states.iter_mut().zip(stages) {
+            match state {
+                State::Lookup(Some(table)) => table.forget_results(shared.memory),
+                _ => *state = State::new(stage),
+            }
+        }
+        self.is_full = false;
+        Ok(self.results())
+    }
+
     /// The results so far, which are taken, and the bytes that are still counted for them.
     pub(super) fn results(&mut self) -> Results {
         std::mem::take(&mut self.results)
@@ -143,23 +171,19 @@ impl Feed<'_> {
             let bytes = kept_bytes(&document);
             self.shared.memory.take(bytes, "the results of a pipeline")?;
             self.results.bytes += bytes;
-            self.results.documents.push(document);
+            self.results.documents.push_back(document);
             return Ok(true);
         };
         let Some((state, states)) = self.states.split_first_mut() else { return Ok(false) };
         let shared = self.shared;
-        let Shared { memory, moment, .. } = shared;
+        if state.keeps_input() {
+            return keep(stage, state, document, shared);
+        }
+        let moment = shared.moment;
         let mut next = Feed { stages, states, results: self.results, shared };
         match (stage, state) {
-            (Stage::Match(filter), _) => {
-                if filter.matches(&document) {
-                    next.give(document)
-                } else {
-                    Ok(true)
-                }
-            }
-            (Stage::Condition(condition), _) => {
-                if condition.holds(&document, moment)? {
+            (Stage::Match(_) | Stage::Condition(_), _) => {
+                if stage.admits(&document, moment)? {
                     next.give(document)
                 } else {
                     Ok(true)
@@ -205,36 +229,21 @@ impl Feed<'_> {
                     Err(ExpressionError::new(40228, message))
                 }
             },
-            (Stage::Group(group), State::Group(grouping)) => {
-                grouping.take(group, &document, moment, memory)?;
-                Ok(true)
-            }
-            (Stage::Facet(facets), State::Facet(runs)) => runs.take(facets, &document, shared),
-            (Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_), State::Sort { found, bytes }) => {
-                keep_by_key(stage, document, (found, bytes), shared)?;
-                Ok(true)
-            }
-            (Stage::Windows(_) | Stage::Densify(_), State::Kept { found, bytes }) => {
-                let more = kept_bytes(&document);
-                memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
-                *bytes += more;
-                found.push(document);
-                Ok(true)
-            }
             _ => next.give(document),
         }
     }
 
     /// Ends the input: each stage in turn hands on what it has kept.
     pub(super) fn finish(&mut self) -> Result<()> {
-        for at in 0..self.stages.len() {
-            let state = std::mem::replace(&mut self.states[at], State::Nothing);
-            let stage = &self.stages[at];
-            let (stages, states) = (&self.stages[at + 1..], &mut self.states[at + 1..]);
-            let mut next = Feed { stages, states, results: self.results, shared: self.shared };
-            next.release(stage, state)?;
-        }
-        Ok(())
+        (0..self.stages.len()).try_for_each(|at| self.finish_stage(at))
+    }
+
+    fn finish_stage(&mut self, at: usize) -> Result<()> {
+        let state = std::mem::replace(&mut self.states[at], State::Nothing);
+        let stage = &self.stages[at];
+        let (stages, states) = (&self.stages[at + 1..], &mut self.states[at + 1..]);
+        let mut next = Feed { stages, states, results: self.results, shared: self.shared };
+        next.release(stage, state)
     }
 
     /// Hands on what a stage has kept.
@@ -269,7 +278,7 @@ impl Feed<'_> {
             (Stage::Facet(facets), State::Facet(runs)) => vec![runs.finish(facets, &mut held, self.shared)?],
             (Stage::Union(union), State::IsFull(false)) => return self.unite(union),
             (_, State::Lookup(Some(table))) => {
-                held = table.bytes;
+                held = table.bytes();
                 Vec::new()
             }
             (Stage::Count(name), State::Counted(count @ 1..)) => {
@@ -346,6 +355,24 @@ fn sorted(mut found: Vec<(Vec<u8>, RawDocumentBuf)>, limit: Option<u64>) -> Vec<
     found.into_iter().take(limit).map(|(_, document)| document).collect()
 }
 
+/// Keeps what a stage needs of a document until the end of its input. Returns whether it can use more documents.
+fn keep(stage: &Stage, state: &mut State, document: RawDocumentBuf, shared: Shared<'_>) -> Result<bool> {
+    let Shared { memory, moment, .. } = shared;
+    match (stage, state) {
+        (Stage::Facet(facets), State::Facet(runs)) => return runs.take(facets, &document, shared),
+        (Stage::Group(group), State::Group(grouping)) => grouping.take(group, &document, moment, memory)?,
+        (_, State::Sort { found, bytes }) => keep_by_key(stage, document, (found, bytes), shared)?,
+        (_, State::Kept { found, bytes }) => {
+            let more = kept_bytes(&document);
+            memory.take(more, if matches!(stage, Stage::Windows(_)) { "$setWindowFields" } else { "$densify" })?;
+            *bytes += more;
+            found.push(document);
+        }
+        _ => {}
+    }
+    Ok(true)
+}
+
 /// Keeps a document for a stage that needs all of them in an order.
 fn keep_by_key(
     stage: &Stage,
@@ -359,10 +386,11 @@ fn keep_by_key(
         Stage::Sample(size) => ("$sample", RandomState::new().hash_one(0_u8).to_be_bytes().to_vec(), Some(*size)),
         _ => return Ok(()),
     };
-    keep(name, key, limit, shared.memory, document, kept)
+    keep_first(name, key, limit, shared.memory, document, kept)
 }
 
-fn keep(
+/// Keeps a document among the first ones by their keys.
+fn keep_first(
     stage: &str,
     key: Vec<u8>,
     limit: Option<u64>,

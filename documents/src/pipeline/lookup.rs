@@ -1,11 +1,14 @@
 //! $lookup: documents of another collection with an equal value, or what a pipeline makes of its documents.
 
+use super::condition::Condition;
 use super::feed::{InnerRun, Shared, kept_bytes};
+use super::memory::Memory;
 use super::project::set;
-use super::{Result, Stage};
-use crate::expression::{Expression, Moment, Value};
+use super::{Result, Stage, all_hold, split_conditions};
+use crate::expression::{Expression, Moment, Node, Value, Variable};
 use crate::paths::{EndInList, Path, index_keys};
-use crate::{ExpressionError, Filter, Purpose, value_key};
+use crate::stop::Stop;
+use crate::{ExpressionError, Filter, Purpose, append_value_key, value_key};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use std::collections::{BTreeSet, HashMap};
@@ -61,7 +64,45 @@ pub(super) struct Inner {
     pub(super) values: Vec<Expression>,
     /// What the collection is asked.
     pub(super) filter: RawDocumentBuf,
+    /// What its first stage compares, if it is such a condition.
+    pub(super) equality: Option<Equality>,
     pub(super) stages: Vec<Stage>,
+}
+
+/// A field of the other collection's documents, and the variable that it has to be equal to.
+#[derive(Debug, Clone)]
+pub(super) struct Equality {
+    field: Expression,
+    variable: Expression,
+}
+
+impl Equality {
+    /// That of `{$expr: {$eq: ["$k", "$$x"]}}`. In an `$and` it is the first operand, since an operand before it could fail.
+    pub(super) fn of(stages: &[Stage]) -> Option<Equality> {
+        let Stage::Condition(Condition::Expression(condition)) = stages.first()? else { return None };
+        let mut node = condition.node();
+        if let Node::And(operands) = node {
+            node = operands.first()?;
+        }
+        let Node::Call(operator, operands) = node else { return None };
+        match operands.as_slice() {
+            [field @ Node::Path(Variable::Root, names), variable @ Node::Path(Variable::Outer(_), _)]
+            | [variable @ Node::Path(Variable::Outer(_), _), field @ Node::Path(Variable::Root, names)]
+                if operator.name == "$eq" && !names.is_empty() =>
+            {
+                let expression = |node: &Node| Expression::of_node(node.clone());
+                Some(Equality { field: expression(field), variable: expression(variable) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The key of a value; one that is missing is equal to nothing else.
+    fn key(value: Value) -> Vec<u8> {
+        let mut key = vec![u8::from(value.is_some())];
+        append_value_key(&mut key, value.unwrap_or(RawBson::Null).as_raw_bson_ref());
+        key
+    }
 }
 
 /// The other collection, by the values of the field.
@@ -71,19 +112,30 @@ pub(super) struct Table {
     by_value: HashMap<Vec<u8>, Vec<usize>>,
     /// The results of a pipeline that are the same for every document.
     results: Option<RawArrayBuf>,
-    /// About the memory that it takes.
-    pub(super) bytes: usize,
+    /// The run of the pipeline, which keeps the collections that its own `$lookup`s have read.
+    run: InnerRun,
+    /// About the memory that the documents, the values and the results take.
+    bytes: usize,
 }
 
 impl Table {
-    /// Adds a document, with its values at a path; returns the memory that it takes.
-    fn add(&mut self, document: RawDocumentBuf, path: Option<&Path>) -> usize {
+    /// About the memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.run.bytes()
+    }
+
+    /// Forgets results: variables of a `$lookup` around this one may decide them.
+    pub(super) fn forget_results(&mut self, memory: &Memory) {
+        let bytes = self.results.take().map_or(0, |results| results.as_bytes().len());
+        memory.give_back(bytes);
+        self.bytes -= bytes;
+    }
+
+    /// Adds a document, with the keys of its values; returns the memory that it takes.
+    fn add(&mut self, document: RawDocumentBuf, keys: Vec<Vec<u8>>) -> usize {
         let at = self.documents.len();
         let mut bytes = kept_bytes(&document);
-        for key in path.map(|path| index_keys(&document, path)).unwrap_or_default() {
-            // An empty list has no element; what is looked for then is null or the list.
-            let key = if key == RawBsonRef::Undefined { RawBsonRef::Null } else { key };
-            let key = value_key(key);
+        for key in keys {
             bytes += key.len() + 64;
             let found = self.by_value.entry(key).or_default();
             if found.last() != Some(&at) {
@@ -99,48 +151,54 @@ impl Table {
 impl Lookup {
     fn load(&self, shared: Shared<'_>) -> Result<Table> {
         let mut table = Table::default();
-        let path = self.equal.as_ref().map(|(_, foreign)| foreign);
-        let filter = self.inner.as_ref().map_or(crate::raw::empty(), |inner| &*inner.filter);
+        let mut filter = crate::raw::empty();
+        if let Some(inner) = &self.inner {
+            filter = &inner.filter;
+            table.run = InnerRun::new(split_conditions(&inner.stages).1);
+        }
         shared.foreign.visit(&self.from, filter, shared.moment.stop.0, &mut |document| {
-            shared.memory.take(table.add(document, path), "$lookup")?;
+            let keys = self.keys(&document, shared.moment)?;
+            shared.memory.take(table.add(document, keys), "$lookup")?;
             Ok(true)
         })?;
         Ok(table)
+    }
+
+    /// The keys by which a document of the other collection is found.
+    fn keys(&self, document: &RawDocument, moment: Moment<'_>) -> Result<Vec<Vec<u8>>> {
+        if let Some((_, foreign)) = &self.equal {
+            // An empty list has no element; what is looked for then is null or the list.
+            let key =
+                |key: RawBsonRef<'_>| value_key(if key == RawBsonRef::Undefined { RawBsonRef::Null } else { key });
+            return Ok(index_keys(document, foreign).into_iter().map(key).collect());
+        }
+        match self.inner.as_ref().and_then(|inner| inner.equality.as_ref()) {
+            Some(equality) => Ok(vec![Equality::key(equality.field.evaluate_at(document, moment)?)]),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The document with the list of what it finds.
     pub(super) fn joined(
         &self,
         document: &RawDocument,
-        table: &mut Option<Table>,
+        table: &mut Option<Box<Table>>,
         shared: Shared<'_>,
     ) -> Result<RawDocumentBuf> {
         let table = match table {
             Some(table) => table,
-            None => table.insert(self.load(shared)?),
+            None => table.insert(Box::new(self.load(shared)?)),
         };
-        let list: RawArrayBuf = match (&self.equal, &self.inner) {
-            (Some((local, foreign)), None) => {
-                let found = equal(document, local, foreign, table)?;
-                found.into_iter().map(|at| RawBson::Document(table.documents[at].clone())).collect()
+        let found = match &self.equal {
+            Some((local, foreign)) => Some(equal(document, (local, foreign), table, shared.moment.stop)?),
+            None => None,
+        };
+        let list = match &self.inner {
+            Some(inner) => inner.list(document, found, table, shared)?,
+            None => {
+                let found = found.unwrap_or_default().into_iter();
+                found.map(|at| RawBson::Document(table.documents[at].clone())).collect()
             }
-            (Some((local, foreign)), Some(inner)) => {
-                let found = equal(document, local, foreign, table)?;
-                inner.results(document, found.into_iter().map(|at| &table.documents[at]), shared)?
-            }
-            (None, Some(inner)) => match &table.results {
-                Some(results) => results.clone(),
-                None => {
-                    let results = inner.results(document, table.documents.iter(), shared)?;
-                    if inner.values.is_empty() {
-                        shared.memory.take(results.as_bytes().len(), "$lookup")?;
-                        table.bytes += results.as_bytes().len();
-                        table.results = Some(results.clone());
-                    }
-                    results
-                }
-            },
-            (None, None) => RawArrayBuf::new(),
         };
         let list: Value = Some(RawBson::Array(list));
         Ok(set(document, &self.into, list))
@@ -148,48 +206,70 @@ impl Lookup {
 }
 
 impl Inner {
-    /// What the pipeline makes of documents of the other collection, for one of this.
-    fn results<'d>(
+    /// What the pipeline makes of the other collection for a document of this one; of the documents with these numbers, if there
+    /// are paths of equal values.
+    fn list(
         &self,
         document: &RawDocument,
-        candidates: impl Iterator<Item = &'d RawDocumentBuf>,
+        found: Option<BTreeSet<usize>>,
+        table: &mut Table,
         shared: Shared<'_>,
     ) -> Result<RawArrayBuf> {
+        if let Some(results) = &table.results {
+            return Ok(results.clone());
+        }
         let mut variables = shared.moment.variables.to_vec();
         for value in &self.values {
             variables.push(value.evaluate_at(document, shared.moment)?);
         }
         let moment = Moment { variables: &variables, ..shared.moment };
         let shared = Shared { moment, ..shared };
-        // What does not match is not copied.
-        let conditions = self.stages.iter().take_while(|stage| stage.is_condition()).count();
-        let (conditions, stages) = self.stages.split_at(conditions);
-        let mut run = InnerRun::new(stages);
+        let is_same = found.is_none() && self.values.is_empty();
+        let (documents, by_value, run) = (&table.documents, &table.by_value, &mut table.run);
+        let list = match (found, &self.equality) {
+            (Some(found), _) => self.results(run, found.iter().map(|at| &documents[*at]), shared)?,
+            (None, Some(equality)) => {
+                let key = Equality::key(equality.variable.evaluate_at(document, moment)?);
+                let found = by_value.get(&key).map_or(&[][..], Vec::as_slice);
+                self.results(run, found.iter().map(|at| &documents[*at]), shared)?
+            }
+            (None, None) => self.results(run, documents.iter(), shared)?,
+        };
+        if is_same {
+            shared.memory.take(list.as_bytes().len(), "$lookup")?;
+            table.bytes += list.as_bytes().len();
+            table.results = Some(list.clone());
+        }
+        Ok(list)
+    }
+
+    /// What the pipeline makes of some documents.
+    fn results<'d>(
+        &self,
+        run: &mut InnerRun,
+        candidates: impl Iterator<Item = &'d RawDocumentBuf>,
+        shared: Shared<'_>,
+    ) -> Result<RawArrayBuf> {
+        let (conditions, stages) = split_conditions(&self.stages);
         for candidate in candidates {
-            moment.stop.check()?;
-            if all_hold(conditions, candidate, moment)? && !run.take(stages, candidate.clone(), shared)? {
+            shared.moment.stop.check()?;
+            if all_hold(conditions, candidate, shared.moment)? && !run.take(stages, candidate.clone(), shared)? {
                 break;
             }
         }
-        run.finish(stages, shared)?;
-        let results = run.results();
+        let results = run.restart(stages, shared)?;
         shared.memory.give_back(results.bytes);
         Ok(results.documents.into_iter().map(RawBson::Document).collect())
     }
 }
 
-/// Whether a document meets the conditions of stages.
-fn all_hold(stages: &[Stage], document: &RawDocument, moment: Moment<'_>) -> Result<bool> {
-    for stage in stages {
-        if !stage.admits(document, moment)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// The numbers of the documents with a value that is equal to one of this document.
-fn equal(document: &RawDocument, local: &Path, foreign: &Path, table: &Table) -> Result<BTreeSet<usize>> {
+fn equal(
+    document: &RawDocument,
+    (local, foreign): (&Path, &Path),
+    table: &Table,
+    stop: Stop<'_>,
+) -> Result<BTreeSet<usize>> {
     let mut wanted: Vec<RawBson> = Vec::new();
     local.visit(document, EndInList::Elements, &mut |value| {
         wanted.extend(value.filter(|value| *value != RawBsonRef::Undefined).map(crate::raw::owned));
@@ -211,7 +291,12 @@ fn equal(document: &RawDocument, local: &Path, foreign: &Path, table: &Table) ->
             value => table.by_value.get(&value_key(value.as_raw_bson_ref())).map_or(&[][..], Vec::as_slice),
         };
         let filter = is_equal(foreign, value.clone())?;
-        found.extend(candidates.iter().filter(|at| filter.matches(&table.documents[**at])));
+        for at in candidates {
+            stop.check()?;
+            if filter.matches(&table.documents[*at]) {
+                found.insert(*at);
+            }
+        }
     }
     Ok(found)
 }

@@ -28,6 +28,14 @@ fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
 }
 
 pub(super) fn pipeline(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
+    let pipeline = read(stages, constants)?;
+    // Only once all of it could be read.
+    pipeline.check_constants()?;
+    Ok(pipeline)
+}
+
+/// Reads a pipeline, whose constants are to be checked then.
+fn read(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
     let mut read = Vec::new();
     for stage in stages.into_iter().map_while(std::result::Result::ok) {
         let RawBsonRef::Document(stage) = stage else {
@@ -46,8 +54,6 @@ pub(super) fn pipeline(stages: &RawArray, constants: &Constants) -> Result<Pipel
         let what = format!("a pipeline and those within it must have no more than {STAGES_MAX} stages");
         return Err(wrong(5_054_701, what));
     }
-    // Only once all of it could be read.
-    read.iter().try_for_each(Stage::check_constants)?;
     join_sorts_and_limits(&mut read);
     Ok(Pipeline { stages: read })
 }

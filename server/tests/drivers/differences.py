@@ -147,12 +147,28 @@ def outputs():
     refused(73, lambda: db["tmp.agg_out.0"].insert_one({}), "tmp.agg_out")
 
 
-def lookups():
+def sources():
     things = plain("things", [{"_id": 1, "a": 1}])
     stats = [{"$collStats": {}}]
     for stage in ({"$lookup": {"from": "things", "pipeline": stats, "as": "r"}}, {"$unionWith": {"coll": "things", "pipeline": stats}}):
         refused(115, lambda: list(things.aggregate([stage])), "$collStats")
+
+
+def buckets():
+    things = plain("things", [{"_id": 1, "a": 1}])
     refused(115, lambda: list(things.aggregate([{"$bucketAuto": {"groupBy": "$a", "buckets": 2, "granularity": "R5"}}])), "granularity")
+
+
+def instants():
+    plain("others", [{"_id": n} for n in range(1000)])
+    things = plain("things", [{"_id": n} for n in range(1000)])
+    cursor = things.aggregate([{"$unionWith": "others"}], batchSize=10)
+    db.others.delete_many({})
+    assert len(list(cursor)) == 2000
+
+
+def lookups():
+    things = plain("things", [{"_id": 1, "a": 1}])
     plain("large", [{"text": "x" * 1000} for _ in range(2000)])
     joined = {"from": "large", "localField": "a", "foreignField": "a", "as": "r"}
     refused(146, lambda: list(things.aggregate([{"$lookup": joined}])), "$lookup")
@@ -269,6 +285,9 @@ ROWS = {
     "`$merge` finds documents by `_id`": merges,
     "`$out` fills a collection": outputs,
     "`$lookup` keeps the other collection in memory": lookups,
+    "in the pipelines of `$lookup` and `$unionWith`": sources,
+    "`granularity` of `$bucketAuto`": buckets,
+    "all collections of a pipeline": instants,
     "what a statement keeps in memory": memory,
     "`system.profile` is in memory": profiles,
     "powers, roots, exponentials, logarithms and trigonometry of decimal128": decimals,

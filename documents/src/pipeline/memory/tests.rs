@@ -140,3 +140,18 @@ fn what_is_given_up_does_not_count() {
     drop(sorted);
     assert_eq!(memory.left(), max);
 }
+
+#[test]
+fn results_count_until_they_are_taken() {
+    let memory = Memory::new(1 << 20);
+    let mut running = Pipeline::default().run_within(0, &memory);
+    for i in 1..=2 {
+        running.take(document(i)).unwrap();
+    }
+    let before = memory.left();
+    assert_eq!(running.next_result(), Some(&document(1)));
+    assert_eq!(running.take_result(), Some(document(1)));
+    assert!(before < memory.left() && memory.left() < 1 << 20);
+    assert_eq!(running.take_result(), Some(document(2)));
+    assert_eq!((running.next_result(), running.results_bytes(), memory.left()), (None, 0, 1 << 20));
+}

@@ -115,7 +115,7 @@ pub(super) fn bucket_auto(argument: RawBsonRef<'_>, constants: &Constants) -> Re
 
 fn bucket_auto_by(value: RawBsonRef<'_>, constants: &Constants) -> Result<Expression> {
     match value {
-        RawBsonRef::String(path) if path.len() > 1 && path.starts_with('$') => {}
+        RawBsonRef::String(path) if path.starts_with('$') => {}
         RawBsonRef::Document(object) if !is_nested(object) && !object.is_empty() => {}
         _ => {
             let what = "The $bucketAuto 'groupBy' field must be defined as a $-prefixed path or an expression object";

@@ -1,6 +1,6 @@
 //! $lookup.
 
-use super::super::lookup::{Inner, Lookup};
+use super::super::lookup::{Equality, Inner, Lookup};
 use super::super::{Result, Stage, all_of};
 use super::nested::{Around, inner_pipeline, stages_of};
 use super::{object, path_of, wrong};
@@ -36,8 +36,13 @@ pub(super) fn lookup(argument: RawBsonRef<'_>, constants: &Constants) -> Result<
         *place = Some(text);
     }
     let from = from.ok_or_else(|| wrong(9, "must specify 'pipeline' when 'from' is empty"))?;
-    let into = into.ok_or_else(|| wrong(9, "must specify 'as' field for a $lookup"))?;
-    let equal = match (local, foreign) {
+    if from.is_empty() {
+        return Err(wrong(73, "the 'from' of $lookup must name a collection"));
+    }
+    // An empty text counts as not given, as in MongoDB.
+    let given = |text: &&str| !text.is_empty();
+    let into = into.filter(given).ok_or_else(|| wrong(9, "must specify 'as' field for a $lookup"))?;
+    let equal = match (local.filter(given), foreign.filter(given)) {
         (Some(local), Some(foreign)) => {
             path_of(local)?;
             path_of(foreign)?;
@@ -73,5 +78,6 @@ fn inner(variables: Option<&RawDocument>, stages: &RawArray, constants: &Constan
     let names: Vec<&str> = variables.iter().map(|(name, _)| *name).collect();
     let mut pipeline = inner_pipeline(stages, &constants.within(&names)?, Around::Lookup)?;
     let filter = all_of(pipeline.take_leading_matches());
-    Ok(Inner { values, filter, stages: pipeline.stages })
+    let equality = Equality::of(&pipeline.stages);
+    Ok(Inner { values, filter, equality, stages: pipeline.stages })
 }

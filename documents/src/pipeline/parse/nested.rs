@@ -3,7 +3,7 @@
 use super::super::facet::Facet;
 use super::super::union::UnionWith;
 use super::super::{Pipeline, Result, Stage};
-use super::{object, pipeline, wrong};
+use super::{object, read, wrong};
 use crate::expression::{Constants, members};
 use crate::raw::type_name;
 use bson::raw::{CString, RawArray, RawBsonRef};
@@ -53,11 +53,11 @@ impl Around {
     }
 }
 
-/// The pipeline of a stage.
+/// The pipeline of a stage, whose constants are checked with those of the pipeline around it.
 pub(super) fn inner_pipeline(stages: &RawArray, constants: &Constants, around: Around) -> Result<Pipeline> {
     let names = stages.into_iter().map_while(std::result::Result::ok).filter_map(RawBsonRef::as_document);
     names.filter_map(|stage| members(stage).first().map(|(name, _)| *name)).try_for_each(|name| around.check(name))?;
-    pipeline(stages, constants)
+    read(stages, constants)
 }
 
 /// The list of stages that an option is.

@@ -1,6 +1,9 @@
 //! Stages with pipelines of their own, and `$bucketAuto`.
 
 use super::*;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn others() -> Vec<RawDocumentBuf> {
     vec![
@@ -165,6 +168,105 @@ fn variables_of_lookups_within_each_other_are_apart() {
 }
 
 #[test]
+fn an_equality_with_a_variable_is_that_of_expressions() {
+    let others: Vec<_> = [
+        RawBson::Int32(1),
+        RawBson::Double(1.0),
+        RawBson::Null,
+        RawBson::String("1".to_owned()),
+        RawBson::Array(RawArrayBuf::from_iter([1])),
+    ]
+    .into_iter()
+    .zip(0..)
+    .map(|(k, id)| rawdoc! { "_id": id, "k": k })
+    .chain([rawdoc! { "_id": 5 }])
+    .collect();
+    let found = |condition: RawDocumentBuf, document: RawDocumentBuf| {
+        let lookup = rawdoc! { "$lookup": {
+            "from": "d", "as": "r", "let": { "x": "$a" }, "pipeline": [{ "$match": { "$expr": condition } }],
+        } };
+        let stages = RawArrayBuf::from_iter([lookup, rawdoc! { "$project": { "_id": 0, "r": "$r._id" } }]);
+        let run = Pipeline::parse(&stages).unwrap().run(0, usize::MAX);
+        let mut run = run.with_foreign(Box::new(Others(others.clone())));
+        run.take(document).unwrap();
+        run.finish().unwrap();
+        run.results().remove(0)
+    };
+    for (document, expected) in [
+        (rawdoc! { "a": 1_i64 }, rawdoc! { "r": [0, 1] }),
+        (rawdoc! { "a": null }, rawdoc! { "r": [2] }),
+        (rawdoc! {}, rawdoc! { "r": [5] }),
+        (rawdoc! { "a": "1" }, rawdoc! { "r": [3] }),
+        (rawdoc! { "a": [1] }, rawdoc! { "r": [4] }),
+        (rawdoc! { "a": 2 }, rawdoc! { "r": [] }),
+    ] {
+        for condition in [
+            rawdoc! { "$eq": ["$k", "$$x"] },
+            rawdoc! { "$eq": ["$$x", "$k"] },
+            rawdoc! { "$and": [{ "$eq": ["$k", "$$x"] }, { "$gte": ["$_id", 0] }] },
+            rawdoc! { "$and": [{ "$gte": ["$_id", 0] }, { "$eq": ["$k", "$$x"] }] },
+        ] {
+            assert_eq!(found(condition.clone(), document.clone()), expected, "{condition:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lookup_by_an_equality_does_not_look_at_every_document() {
+    let others: Vec<_> = (0..1000).map(|k| rawdoc! { "_id": k, "k": k }).collect();
+    let lookup = rawdoc! { "$lookup": { "from": "d", "as": "r", "let": { "x": "$a" }, "pipeline": [
+        { "$match": { "$expr": { "$and": [{ "$eq": ["$k", "$$x"] }, { "$lt": ["$_id", 500] }] } } },
+    ] } };
+    let mut run = Pipeline::parse(&stage(lookup)).unwrap().run(0, usize::MAX).with_foreign(Box::new(Others(others)));
+    let asked = Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        false
+    };
+    for a in 0..100 {
+        run.take_unless(rawdoc! { "a": a }, &stop).unwrap();
+    }
+    assert!(asked.get() < 1000, "{}", asked.get());
+    assert!(run.results().iter().all(|found| found.get_array("r").unwrap().into_iter().count() == 1));
+}
+
+/// Other collections that count how often they are read.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>, Others);
+
+impl Foreign for Counted {
+    fn visit(&self, name: &str, filter: &RawDocument, stop: &dyn Fn() -> bool, take: &mut Take<'_>) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.visit(name, filter, stop, take)
+    }
+}
+
+#[test]
+fn lookups_within_each_other_read_each_collection_once() {
+    let innermost = rawdoc! { "$lookup": { "from": "f", "as": "s", "pipeline": [
+        { "$match": { "_id": 10 } },
+        { "$project": { "x": "$$x", "_id": 0 } },
+    ] } };
+    let lookup = rawdoc! { "$lookup": { "from": "d", "let": { "x": "$_id" }, "as": "r", "pipeline": [
+        { "$match": { "k": 2 } },
+        { "$lookup": { "from": "e", "localField": "k", "foreignField": "k", "as": "e" } },
+        { "$sort": { "_id": 1 } },
+        innermost,
+        { "$project": { "_id": 1, "e": "$e._id", "x": "$s.x" } },
+    ] } };
+    let reads = Arc::new(AtomicUsize::new(0));
+    let mut run = Pipeline::parse(&stage(lookup)).unwrap().run(0, usize::MAX);
+    run = run.with_foreign(Box::new(Counted(reads.clone(), Others(others()))));
+    for id in 1..=3 {
+        run.take(rawdoc! { "_id": id }).unwrap();
+    }
+    run.finish().unwrap();
+    let expected = |id: i32| rawdoc! { "_id": id, "r": [{ "_id": 12, "e": [12], "x": [id] }] };
+    assert_eq!(run.results(), [expected(1), expected(2), expected(3)]);
+    assert_eq!(reads.load(Ordering::Relaxed), 3);
+}
+
+#[test]
 fn buckets_have_about_the_same_number_of_documents() {
     let bucketed = |values: &[RawBson], options: RawDocumentBuf| {
         let mut all = rawdoc! { "groupBy": "$v" };
@@ -226,9 +328,13 @@ fn what_cannot_be_within_a_stage_is_refused() {
         (rawdoc! { "$lookup": { "from": "d", "as": "r", "localField": "a", "foreignField": "b", "let": {} } }, 9),
         (rawdoc! { "$lookup": { "from": "d", "as": "r", "localField": "a", "pipeline": [] } }, 9),
         (rawdoc! { "$lookup": { "from": "d", "as": "r", "localField": "a" } }, 9),
+        (rawdoc! { "$lookup": { "from": "d", "as": "r", "localField": "a", "foreignField": "" } }, 9),
+        (rawdoc! { "$lookup": { "from": "d", "as": "", "pipeline": [] } }, 9),
+        (rawdoc! { "$lookup": { "from": "", "as": "r", "pipeline": [] } }, 73),
         (rawdoc! { "$lookup": { "from": "d", "as": "r", "pipeline": [{ "$match": { "$expr": "$$x" } }] } }, 17276),
         (rawdoc! { "$bucketAuto": 1 }, 40240),
         (rawdoc! { "$bucketAuto": { "groupBy": "v", "buckets": 1 } }, 40239),
+        (rawdoc! { "$bucketAuto": { "groupBy": "$", "buckets": 1 } }, 16872),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": "1" } }, 40241),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1.5 } }, 40242),
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 0 } }, 40243),
@@ -240,6 +346,19 @@ fn what_cannot_be_within_a_stage_is_refused() {
         (rawdoc! { "$bucketAuto": { "groupBy": "$v", "buckets": 1, "granularity": "R5" } }, 115),
     ] {
         assert_eq!(code(&rawdoc! { "p": [stage.clone()] }), expected, "{stage:?}");
+    }
+}
+
+#[test]
+fn constants_are_checked_once_the_whole_pipeline_is_read() {
+    let fails = || rawdoc! { "$project": { "r": { "$divide": [1, 0] } } };
+    for stage in [
+        rawdoc! { "$facet": { "a": [fails()] } },
+        rawdoc! { "$unionWith": { "coll": "d", "pipeline": [fails()] } },
+        rawdoc! { "$lookup": { "from": "d", "as": "r", "pipeline": [fails()] } },
+    ] {
+        assert_eq!(code(&rawdoc! { "p": [stage.clone(), { "$nothing": 1 }] }), 40324, "{stage:?}");
+        assert_eq!(code(&rawdoc! { "p": [stage.clone()] }), 2, "{stage:?}");
     }
 }
 

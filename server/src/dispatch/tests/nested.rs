@@ -63,6 +63,38 @@ fn other_collections_are_read_without_what_has_expired() {
 }
 
 #[test]
+fn a_pipeline_may_unite_many_collections() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    filled(&shared);
+    let reader = client(&shared, Some("read"));
+    let now = rawdoc! { "$project": { "now": "$$NOW" } };
+    let union = rawdoc! { "$unionWith": { "coll": "c", "pipeline": [{ "$match": { "_id": 1 } }, now.clone()] } };
+    let mut stages = RawArrayBuf::from_iter([now]);
+    for _ in 0..40 {
+        stages.push(union.clone());
+    }
+    stages.push(rawdoc! { "$group": { "_id": "$now", "n": { "$sum": 1 } } });
+    // All of them see one instant.
+    let groups = found(&answer(&shared, &reader, &aggregate("c", stages)));
+    let counts: Vec<i32> = groups.iter().map(|group| group.get_i32("n").unwrap()).collect();
+    assert_eq!(counts, [42]);
+}
+
+#[test]
+fn the_plan_of_a_union_is_that_of_the_first_collection() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    filled(&shared);
+    let admin = client(&shared, Some("admin"));
+    answer(&shared, &admin, &rawdoc! { "profile": 2, "$db": "d" });
+    let stages = RawArrayBuf::from_iter([rawdoc! { "$match": { "_id": 1 } }, rawdoc! { "$unionWith": "c" }]);
+    assert_eq!(found(&answer(&shared, &admin, &aggregate("c", stages))).len(), 3);
+    let records = shared.profiler.records("d");
+    assert_eq!(records.last().unwrap().get_str("planSummary").unwrap(), "IDHACK");
+}
+
+#[test]
 fn pipelines_that_read_other_collections_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let shared = shared(folder.path());
