@@ -15,7 +15,7 @@ fn filled(shared: &Shared) {
     let admin = client(shared, Some("admin"));
     let series = rawdoc! { "timeField": "t", "metaField": "m" };
     let old = rawdoc! { "t": DateTime::from_millis(1_000_000_000_000), "m": "a", "v": 1 };
-    let measurement = |m: &str, v: i32| rawdoc! { "t": DateTime::from_millis(4_102_444_800_000), "m": m, "v": v };
+    let measurement = |m: &str, v: i32| rawdoc! { "t": DateTime::from_millis(2_000_000_000_000), "m": m, "v": v };
     for command in [
         rawdoc! { "create": "w", "timeseries": series, "expireAfterSeconds": 3600, "$db": "d" },
         rawdoc! { "insert": "w", "documents": [old, measurement("a", 2), measurement("b", 3)], "$db": "d" },
