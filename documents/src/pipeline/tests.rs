@@ -173,6 +173,10 @@ fn what_is_wrong_has_the_number_that_mongodb_gives_it() {
             rawdoc! { "p": [{ "$bucket": { "groupBy": "$a", "boundaries": [1, 2], "output": { "_id": { "$sum": 1 } } } }] },
             15948,
         ),
+        (
+            rawdoc! { "p": [{ "$bucket": { "groupBy": "$a", "boundaries": [1, 2], "output": { "_id": { "$push": 1 } } } }] },
+            168,
+        ),
         (rawdoc! { "p": [{ "$limit": 0 }] }, 15958),
         (rawdoc! { "p": [{ "$unwind": "a" }] }, 28818),
         (rawdoc! { "p": [{ "$count": "" }] }, 40157),

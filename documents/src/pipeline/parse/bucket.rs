@@ -184,6 +184,7 @@ fn output(computed: &RawDocument, constants: &Constants) -> Result<Vec<Field>> {
     let mut fields = Vec::new();
     for (name, value) in members(computed) {
         if name == "_id" {
+            constants.expression(value)?;
             return Err(wrong(15948, "a group's _id may only be specified once"));
         }
         fields.push(field(name, value, constants)?);
