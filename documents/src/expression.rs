@@ -401,7 +401,7 @@ impl Node {
 fn call(operator: &Operator, nodes: &[Node], scope: &mut Scope<'_>) -> Result<Value> {
     let (before, mut values) = (scope.kept(), Vec::with_capacity(nodes.len()));
     for node in nodes {
-        if !operator.needs_next(&values) {
+        if !operator.needs_next(&values, scope)? {
             values.push(Some(RawBson::Undefined));
             continue;
         }

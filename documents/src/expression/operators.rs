@@ -1,6 +1,6 @@
 //! The operators that are functions of their values, by name.
 
-use super::{Result, Value, accumulator, arithmetic, compare, convert, date, list, object, real, set, text};
+use super::{Result, Scope, Value, accumulator, arithmetic, compare, convert, date, list, object, real, set, text};
 use bson::raw::RawBson;
 
 /// A function of values.
@@ -22,13 +22,25 @@ impl Operator {
     }
 
     /// Whether the next argument is needed after these values: `onNull` only if there is no date, the value of `$setField` only
-    /// if there is an object.
-    pub(super) fn needs_next(&self, values: &[Value]) -> bool {
-        match (self.name, values) {
+    /// if there is an object, a set of `$setEquals` only if those before it are equal. The value of one that is not needed is undefined.
+    pub(super) fn needs_next(&self, values: &[Value], scope: &mut Scope<'_>) -> Result<bool> {
+        Ok(match (self.name, values) {
             ("$dateToString", [date, _, _]) => super::is_nothing(date),
             ("$setField", [_, input]) => matches!(input, Some(RawBson::Document(_))),
+            ("$setEquals", [.., last]) if list::as_list(last).is_none() => false,
+            ("$setEquals", _) => self.last_are_equal(values, scope)?,
             _ => true,
-        }
+        })
+    }
+
+    /// Whether the last two values are equal sets.
+    fn last_are_equal(&self, values: &[Value], scope: &mut Scope<'_>) -> Result<bool> {
+        let Some(two) = values.last_chunk::<2>() else { return Ok(true) };
+        let before = scope.kept();
+        scope.keep_bytes(self.work_bytes(two))?;
+        scope.let_go(before);
+        let [previous, last] = two;
+        set::all_equal(self.name, previous, std::slice::from_ref(last))
     }
 
     /// Bytes that it needs for its work with these values, beside them and its result.

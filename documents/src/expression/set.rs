@@ -80,20 +80,37 @@ pub(super) fn difference(name: &'static str, values: &[Value]) -> Result<Value> 
 }
 
 pub(super) fn equals(name: &'static str, values: &[Value]) -> Result<Value> {
-    let Some((first, others)) = values.split_first() else { return Ok(boolean(true)) };
+    match values {
+        [first, others @ ..] => all_equal(name, first, others).map(boolean),
+        [] => Ok(boolean(true)),
+    }
+}
+
+/// Whether values are the same set as the first. It ends at the first that is another.
+pub(super) fn all_equal(name: &str, first: &Value, others: &[Value]) -> Result<bool> {
     let first = set_of(borrowed(operand(name, 17044, first)?));
     for other in others {
         let other = set_of(borrowed(operand(name, 17044, other)?));
         let has_same = || first.iter().zip(&other).all(|(a, b)| compare(*a, *b).is_eq());
         if first.len() != other.len() || !has_same() {
-            return Ok(boolean(false));
+            return Ok(false);
         }
     }
-    Ok(boolean(true))
+    Ok(true)
 }
 
 pub(super) fn is_subset(name: &'static str, values: &[Value]) -> Result<Value> {
     let list = operand(name, 17046, &values[0])?;
     let all = set_of(borrowed(operand(name, 17042, &values[1])?));
     Ok(boolean(borrowed(list).all(|value| has(&all, value))))
+}
+
+/// Refuses a constant operand, by its place, that MongoDB checks before any document: each of `$setEquals`, the second of
+/// `$setIsSubset`.
+pub(super) fn check_constant(name: &str, place: usize, value: &Value) -> Result<()> {
+    match (name, place) {
+        ("$setEquals", _) => operand(name, 5_887_502, value).map(drop),
+        ("$setIsSubset", 1) => operand(name, 17042, value).map(drop),
+        _ => Ok(()),
+    }
 }

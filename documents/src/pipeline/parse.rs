@@ -28,14 +28,18 @@ fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
 }
 
 pub(super) fn pipeline(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
-    let pipeline = read(stages, constants)?;
+    let pipeline = read(stages, constants, |_, _| Ok(false))?;
     // Only once all of it could be read.
     pipeline.check_constants()?;
     Ok(pipeline)
 }
 
-/// Reads a pipeline, whose constants are to be checked then.
-fn read(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
+/// Reads a pipeline, whose constants are to be checked then. `skip` says of each stage whether it is left out.
+fn read(
+    stages: &RawArray,
+    constants: &Constants,
+    mut skip: impl FnMut(&str, RawBsonRef<'_>) -> Result<bool>,
+) -> Result<Pipeline> {
     let mut read = Vec::new();
     for stage in stages.into_iter().map_while(std::result::Result::ok) {
         let RawBsonRef::Document(stage) = stage else {
@@ -45,7 +49,10 @@ fn read(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
         let [(name, argument)] = members.as_slice() else {
             return Err(wrong(40323, "A pipeline stage specification object must contain exactly one field."));
         };
-        one(name, *argument, constants, &mut read)?;
+        let (name, argument) = (*name, *argument);
+        if !skip(name, argument)? {
+            one(name, argument, constants, &mut read)?;
+        }
         if read.len() > STAGES_MAX {
             return Err(wrong(5_054_701, format!("Pipeline length must be no longer than {STAGES_MAX} stages")));
         }

@@ -2,7 +2,7 @@
 
 use super::parts::iso_day;
 use super::texts::{Written, is_utc, written};
-use super::{format_of, is_null, zone_of};
+use super::{Zone, format_of, is_left_out, is_null, zone_of};
 use crate::expression::{ExpressionError, Result, Value, is_nothing, null, type_of};
 use bson::raw::RawBson;
 use chrono::{Datelike, NaiveDate, NaiveTime};
@@ -19,6 +19,7 @@ fn failed(what: String) -> ExpressionError {
 pub(in crate::expression) fn of_text(name: &'static str, values: &[Value]) -> Result<Value> {
     let [given, format, zone] = values else { return null() };
     let known = format_of(name, 40684, format, "YmdHMSLuVGzZ")?;
+    let has_zone = !is_left_out(zone);
     let zone = if is_null(zone) { None } else { Some(zone_of(zone)?) };
     if is_nothing(given) {
         return null();
@@ -34,7 +35,8 @@ pub(in crate::expression) fn of_text(name: &'static str, values: &[Value]) -> Re
     };
     let shown: String = text.chars().take(80).collect();
     let found = found.ok_or_else(|| failed(format!("Error parsing date string '{shown}'")))?;
-    if found.minutes_east.is_some() && !zone.is_utc() {
+    // MongoDB takes no name beside it, not even that of UTC, but a distance of zero.
+    if found.minutes_east.is_some() && has_zone && !matches!(zone, Zone::Fixed(0)) {
         let what = "you cannot pass in a date/time string with time zone information together with a timezone argument";
         return Err(failed(what.to_owned()));
     }

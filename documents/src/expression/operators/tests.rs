@@ -21,6 +21,7 @@ fn the_table_is_sorted() {
 
 #[test]
 fn sets_have_each_value_once_in_order() {
+    let fails = || rawdoc! { "$divide": [1, { "$ifNull": ["$none", 0] }] };
     check([
         (rawdoc! { "e": { "$setUnion": [[3, 1, 1], "$list"] } }, Ok(rawdoc! { "r": [null, 1, 2, 3] })),
         (rawdoc! { "e": { "$setUnion": [] } }, Ok(rawdoc! { "r": [] })),
@@ -39,10 +40,26 @@ fn sets_have_each_value_once_in_order() {
         (rawdoc! { "e": { "$setEquals": [[1], [2], "$s"] } }, Ok(rawdoc! { "r": false })),
         (rawdoc! { "e": { "$setEquals": [[1], "$null"] } }, Err(17044)),
         (rawdoc! { "e": { "$setEquals": [[1]] } }, Err(17045)),
+        (rawdoc! { "e": { "$setEquals": ["$list", "$list", "$s"] } }, Err(17044)),
+        (rawdoc! { "e": { "$setEquals": ["$list", ["$n"], "$s", fails()] } }, Ok(rawdoc! { "r": false })),
+        (rawdoc! { "e": { "$setEquals": ["$list", "$list", "$list", fails()] } }, Err(2)),
+        (rawdoc! { "e": { "$setEquals": ["$s", fails()] } }, Err(17044)),
+        (rawdoc! { "e": { "$setEquals": ["$list", "$s", fails()] } }, Err(17044)),
+        // Constants are checked first, and the others compared with the first of them.
+        (rawdoc! { "e": { "$setEquals": ["$list", "$s", [7], []] } }, Ok(rawdoc! { "r": false })),
+        (rawdoc! { "e": { "$setEquals": ["$s", "$list", [7]] } }, Err(17044)),
+        (rawdoc! { "e": { "$setEquals": [[7], "$s", []] } }, Err(17044)),
+        (rawdoc! { "e": { "$setEquals": ["$list", [null, 3, 2, 1], "$list"] } }, Ok(rawdoc! { "r": true })),
+        (rawdoc! { "e": { "$setEquals": ["$list", [7], null] } }, Err(5_887_502)),
+        (rawdoc! { "e": { "$setEquals": ["$s", "x"] } }, Err(5_887_502)),
+        (rawdoc! { "e": { "$setEquals": [[7], null] } }, Err(17044)),
         (rawdoc! { "e": { "$setIsSubset": [[1, 1.0, 2], "$list"] } }, Ok(rawdoc! { "r": true })),
         (rawdoc! { "e": { "$setIsSubset": ["$list", [1]] } }, Ok(rawdoc! { "r": false })),
         (rawdoc! { "e": { "$setIsSubset": ["$null", "$list"] } }, Err(17046)),
         (rawdoc! { "e": { "$setIsSubset": ["$list", "$null"] } }, Err(17042)),
+        (rawdoc! { "e": { "$setIsSubset": ["$s", 4] } }, Err(17042)),
+        (rawdoc! { "e": { "$setIsSubset": [4, "$s"] } }, Err(17046)),
+        (rawdoc! { "e": { "$setIsSubset": [4, null] } }, Err(17046)),
     ]);
 }
 

@@ -1,6 +1,7 @@
 //! Computes what is the same for all documents when an expression is read, and leaves out what is never evaluated.
 
-use crate::expression::{Constants, Moment, Node, Scope, boolean, is_nothing, is_true};
+use crate::expression::operators::Operator;
+use crate::expression::{Constants, Moment, Node, Scope, boolean, is_nothing, is_true, set};
 use crate::raw::empty;
 
 /// Folds an expression whose operands are all constants. One that fails is its error; one whose parts may never be evaluated
@@ -73,6 +74,9 @@ fn rearranged(node: Node, known: &Constants) -> Node {
             }
             Node::Call(operator, rest)
         }
+        Node::Call(operator, nodes) if matches!(operator.name, "$setEquals" | "$setIsSubset") => {
+            of_sets(operator, nodes)
+        }
         Node::IfNull(mut nodes) => {
             let is_null = |node: &Node| matches!(node, Node::Constant(value) if is_nothing(value));
             let last = nodes.pop();
@@ -88,6 +92,27 @@ fn rearranged(node: Node, known: &Constants) -> Node {
         }
         other => other,
     }
+}
+
+/// A comparison of sets. Its constants are checked before any document is read, and `$setEquals` compares the other sets with the
+/// first of them.
+fn of_sets(operator: &'static Operator, mut nodes: Vec<Node>) -> Node {
+    let (mut wrong, mut first) = (None, None);
+    for (place, node) in nodes.iter().enumerate() {
+        if let Node::Constant(value) = node {
+            first = first.or(Some(place));
+            wrong = wrong.or_else(|| set::check_constant(operator.name, place, value).err());
+        }
+    }
+    if let Some(error) = wrong {
+        return Node::Wrong(error);
+    }
+    if operator.name == "$setEquals"
+        && let Some(first) = first
+    {
+        nodes[..=first].rotate_right(1);
+    }
+    Node::Call(operator, nodes)
 }
 
 /// A `$switch` without the branches that are never taken.

@@ -6,7 +6,7 @@ use super::super::{Pipeline, Result, Stage};
 use super::{object, read, wrong};
 use crate::expression::{Constants, members};
 use crate::raw::type_name;
-use bson::raw::{CString, RawArray, RawBsonRef};
+use bson::raw::{CString, RawArray, RawBsonRef, RawDocument};
 
 /// Stages that write.
 const WRITES: [&str; 2] = ["$out", "$merge"];
@@ -53,11 +53,49 @@ impl Around {
     }
 }
 
-/// The pipeline of a stage, whose constants are checked with those of the pipeline around it.
+/// The pipeline of a stage, whose constants are checked with those of the pipeline around it. A stage that cannot be in it is an
+/// error once all of them are read, as in MongoDB.
 pub(super) fn inner_pipeline(stages: &RawArray, constants: &Constants, around: Around) -> Result<Pipeline> {
-    let names = stages.into_iter().map_while(std::result::Result::ok).filter_map(RawBsonRef::as_document);
-    names.filter_map(|stage| members(stage).first().map(|(name, _)| *name)).try_for_each(|name| around.check(name))?;
-    read(stages, constants)
+    let mut refused = None;
+    let pipeline = read(stages, constants, |name, argument| {
+        let Err(error) = around.check(name) else { return Ok(false) };
+        check_argument(name, argument, constants)?;
+        refused.get_or_insert(error);
+        Ok(true)
+    })?;
+    match refused {
+        Some(error) => Err(error),
+        None => Ok(pipeline),
+    }
+}
+
+/// Refuses a wrong argument of a stage that cannot be where it is.
+fn check_argument(name: &str, argument: RawBsonRef<'_>, constants: &Constants) -> Result<()> {
+    let given = type_name(argument);
+    let may_name = matches!(argument, RawBsonRef::String(_) | RawBsonRef::Document(_));
+    match (name, argument) {
+        ("$facet", _) => facet(argument, constants).map(drop),
+        ("$out", RawBsonRef::Document(target)) if !names_collection(target) => {
+            Err(wrong(16994, "If an object is passed to $out it must have exactly 2 fields: 'db' and 'coll'"))
+        }
+        ("$merge", RawBsonRef::Document(options)) if members(options).iter().all(|(name, _)| *name != "into") => {
+            Err(wrong(40414, "BSON field '$merge.into' is missing but a required field"))
+        }
+        ("$out", _) if !may_name => {
+            Err(wrong(16990, format!("$out only supports a string or object argument, not {given}")))
+        }
+        ("$merge", _) if !may_name => {
+            Err(wrong(51182, format!("$merge requires a string or object argument, but found {given}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether an object has the members `db` and `coll`, and no others.
+fn names_collection(target: &RawDocument) -> bool {
+    let mut names: Vec<&str> = members(target).into_iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names == ["coll", "db"]
 }
 
 /// The list of stages that an option is.
@@ -152,9 +190,6 @@ pub(super) fn union_with(argument: RawBsonRef<'_>, constants: &Constants) -> Res
     let collection = collection.ok_or_else(|| {
         wrong(9, "$unionWith stage without explicit collection must have a pipeline with $documents as first stage")
     })?;
-    if collection.is_empty() {
-        return Err(wrong(73, "$unionWith must name a collection"));
-    }
     let constants = constants.within(&[])?;
     let pipeline = match stages {
         Some(stages) => inner_pipeline(stages, &constants, Around::Union)?,

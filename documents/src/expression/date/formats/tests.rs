@@ -59,8 +59,15 @@ fn a_time_zone_is_that_of_texts_without_one() {
     let of = |text: &str, zone: &str| read(rawdoc! { "dateString": text, "timezone": zone });
     assert_eq!(of("2024-07-01T10:00:00", "Europe/Berlin"), at("2024-07-01T08:00:00Z"));
     assert_eq!(of("2024-07-01", "+01:30"), at("2024-06-30T22:30:00Z"));
-    assert_eq!(of("2024-07-01T10:00:00Z", "UTC"), at("2024-07-01T10:00:00Z"));
+    assert_eq!(of("2024-07-01T10:00:00", "UTC"), at("2024-07-01T10:00:00Z"));
     assert_eq!(of("2024-07-01T10:00:00+01:00", "+00:00"), at("2024-07-01T09:00:00Z"));
+    assert_eq!(of("2024-07-01T10:00:00Z", "UTC"), Err(241));
+    assert_eq!(of("2024-07-01 +0130", "GMT"), Err(241));
+    let formatted = |zone: &str| {
+        read(rawdoc! { "dateString": "2024-07-01 +01", "format": "%Y-%m-%d %z", "timezone": zone, "onError": "wrong" })
+    };
+    assert_eq!(formatted("-0000"), at("2024-06-30T23:00:00Z"));
+    assert_eq!(formatted("Etc/UTC"), Ok(rawdoc! { "r": "wrong" }));
     assert_eq!(of("2024-07-01T10:00:00Z", "Europe/Berlin"), Err(241));
     assert_eq!(of("2024-07-01T10:00:00+02:00", "+02:00"), Err(241));
     assert_eq!(of("2024-07-01", "Nowhere"), Err(40485));
