@@ -107,7 +107,7 @@ fn a_chart_that_cannot_be_drawn_leaves_no_file() {
         (&["--chart=a.svg", "SELECT t FROM w"], 1, "no column contains numbers"),
         (&["--chart=a.svg", "SELECT t, v FROM w WHERE false"], 1, "no rows"),
         (&["--chart=a.svg", "SELECT t, v FROM w WHERE v IS NULL"], 1, "no values"),
-        (&["--chart=a.svg", "SELECT 1; SELECT 2"], 1, "a second number"),
+        (&["--chart=a.svg", "SELECT 1; SELECT 2"], 2, "the rows of only one statement"),
         (&["--chart=no/such/folder.svg", LINES], 1, "cannot write no/such/folder.svg"),
     ];
     for (args, code, said) in cases {

@@ -375,30 +375,13 @@ fn round_double(d: f64, places: i32, is_round: bool) -> f64 {
     }
     if places > 0 {
         let places = usize::try_from(places).unwrap_or(0);
-        // The shortest decimal that reads back as the double, as MongoDB takes it.
-        let text = format!("{d}");
-        let Some((whole, fraction)) = text.split_once('.') else { return d };
-        if fraction.len() <= places {
-            return d;
+        if is_round {
+            return format!("{d:.places$}").parse().unwrap_or(d);
         }
-        let (kept, rest) = fraction.split_at(places);
-        let down: f64 = format!("{whole}.{kept}").parse().unwrap_or(d);
-        let half = match rest.as_bytes() {
-            [b'5', others @ ..] if others.iter().all(|digit| *digit == b'0') => {
-                let last = kept.bytes().next_back().unwrap_or(b'0');
-                (last - b'0') % 2 == 1
-            }
-            [first, ..] => *first >= b'5',
-            [] => false,
-        };
-        if !is_round || !half {
-            return down;
-        }
-        let digits = format!("{whole}{kept}");
-        let is_negative = digits.starts_with('-');
-        let Ok(magnitude) = digits.trim_start_matches('-').parse::<i128>() else { return down };
-        let sign = if is_negative { "-" } else { "" };
-        return format!("{sign}{}e-{places}", magnitude + 1).parse().unwrap_or(down);
+        // No double is so near to a number of `places` digits that these are rounded up to it.
+        const MORE: usize = 20;
+        let text = format!("{d:.digits$}", digits = places + MORE);
+        return text.get(..text.len() - MORE).and_then(|kept| kept.parse().ok()).unwrap_or(d);
     }
     let unit = 10_f64.powi(-places);
     let scaled = d / unit;

@@ -86,7 +86,11 @@ fn numbers_widen_when_they_must() {
         assert_eq!(value(&pow, &document), rawdoc! { "r": power }, "{base} {exponent}");
     }
     assert_eq!(value(&rawdoc! { "e": { "$pow": [2, -1] } }, &document), rawdoc! { "r": 0.5 });
-    assert_eq!(value(&rawdoc! { "e": { "$round": [2.345, 2] } }, &document), rawdoc! { "r": 2.34 });
+    assert_eq!(value(&rawdoc! { "e": { "$round": [2.345, 2] } }, &document), rawdoc! { "r": 2.35 });
+    // 2.675 and 0.29 are doubles slightly below these decimals.
+    assert_eq!(value(&rawdoc! { "e": { "$round": [2.675, 2] } }, &document), rawdoc! { "r": 2.67 });
+    assert_eq!(value(&rawdoc! { "e": { "$trunc": [0.29, 2] } }, &document), rawdoc! { "r": 0.28 });
+    assert_eq!(value(&rawdoc! { "e": { "$trunc": [-1e-20, 30] } }, &document), rawdoc! { "r": -1e-20 });
     assert_eq!(value(&rawdoc! { "e": { "$round": [12345, -2] } }, &document), rawdoc! { "r": 12300 });
     // What is rounded comes before the number of places.
     assert_eq!(value(&rawdoc! { "e": { "$round": ["$none", "$i.x"] } }, &document), rawdoc! { "r": null });

@@ -41,8 +41,9 @@ impl Part {
         }
         match IntervalUnit::from_str(text) {
             Ok(IntervalUnit::Century | IntervalUnit::Decade | IntervalUnit::Year | IntervalUnit::Month) | Err(_) => {
+                let part = text.to_lowercase();
                 plan_err!(
-                    "a difference of times has no {text}; it has days, hours, minutes, seconds and epoch, and age(end, start) counts months"
+                    "a difference of times has no {part}; it has days, hours, minutes, seconds and epoch, and age(end, start) counts months"
                 )
             }
             Ok(unit) => Ok(Part::Of(unit)),

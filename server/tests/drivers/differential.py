@@ -256,7 +256,7 @@ def nested_stage(depth=1):
         lambda: {"$facet": {facet: inside() for facet in rng.sample(["p", "q", "r"], rng.randrange(1, 3))}},
         lambda: {"$facet": rng.choice([{}, 1, {"p": 1}, {"p": [1]}, {"p": [{}]}, {"p": []}, {"p.q": []}, {"$p": []}, {"p": [{rng.choice(["$facet", "$out", "$merge", "$collStats", "$indexStats", "$nothing"]): {}}]}])},
         lambda: {"$unionWith": rng.choice([lambda: rng.choice(["w", "c", "nothing"]), lambda: {"coll": rng.choice(["w", "c", "nothing"]), "pipeline": inside()}])()},
-        lambda: {"$unionWith": rng.choice([1, {}, "", {"coll": 1}, {"coll": "w", "pipeline": 1}, {"coll": "w", "x": 1}, {"coll": "w", "pipeline": [{"$out": "o"}]}, {"coll": "w", "pipeline": [{"$merge": "o"}]}])},
+        lambda: {"$unionWith": rng.choice([1, {}, {"coll": 1}, {"coll": "w", "pipeline": 1}, {"coll": "w", "x": 1}, {"coll": "w", "pipeline": [{"$out": "o"}]}, {"coll": "w", "pipeline": [{"$merge": "o"}]}])},
         lambda: {"$lookup": {"from": rng.choice(["w", "c", "nothing"]), "as": rng.choice(["j", "o.j"]), "pipeline": [sorted_by(_id=1)] + seen(), **equal, **rng.choice([{}, {"let": variables}, {"let": variables}])}},
         lambda: {"$lookup": {"from": "w", "as": "j", **rng.choice([{"let": {"x": 1}}, {"pipeline": 1}, {"pipeline": [], "let": 1}, {"pipeline": [], "let": {"X": 1}}, {"pipeline": [{"$merge": "o"}]}, {"pipeline": [{"$out": "o"}]}, {"pipeline": [], "localField": 1}])}},
     ])()
@@ -438,7 +438,9 @@ def loose(value):
         return sorted((name, loose(member)) for name, member in value.items())
     if isinstance(value, list):
         return [loose(member) for member in value]
-    return ("number", f"{float(value):.13g}") if isinstance(value, (int, float)) and not isinstance(value, bool) else (type(value).__name__, str(value))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ("number", f"{0.0 if abs(value) <= 1e-12 else float(value):.13g}")
+    return (type(value).__name__, str(value))
 
 
 ASSOCIATIVE = ["$add", "$multiply", "$concat", "$concatArrays", "$setUnion", "$setIntersection"]
@@ -542,6 +544,10 @@ for case in range(cases):
     if kind in ("expression", "operator") and results[0][0] == results[1][0] == "error" and any(f"'{one}'" in str(made) for one in ASSOCIATIVE):
         # There the constants among the operands of these are joined first: of two errors that one is told.
         results[0] = results[1]
+    if kind in ("expression", "operator") and [one[0] for one in results] == ["ok", "error"] and any(f"'{one}'" in str(made) for one in ASSOCIATIVE):
+        # There a constant is looked at before a missing value, which would be the result.
+        nothing = [dict(decode(one.raw)).get("r") for one in results[0][1]] == [None]
+        results[0] = results[1] if nothing else results[0]
     if kind == "let" and results[0][0] == results[1][0] == "error" and 17276 in (results[0][1], results[1][1]):
         # Of an unknown variable and another mistake the one is told that is met first.
         results[0] = results[1]

@@ -190,6 +190,9 @@ pub(super) fn union_with(argument: RawBsonRef<'_>, constants: &Constants) -> Res
     let collection = collection.ok_or_else(|| {
         wrong(9, "$unionWith stage without explicit collection must have a pipeline with $documents as first stage")
     })?;
+    if collection.is_empty() {
+        return Err(wrong(73, "$unionWith must name a collection"));
+    }
     let constants = constants.within(&[])?;
     let pipeline = match stages {
         Some(stages) => inner_pipeline(stages, &constants, Around::Union)?,

@@ -328,6 +328,7 @@ fn what_cannot_be_within_a_stage_is_refused() {
         (rawdoc! { "$facet": { "a": [{ "$out": "x" }, { "$nothing": {} }] } }, 40324),
         (rawdoc! { "$unionWith": 1 }, 9),
         (rawdoc! { "$unionWith": {} }, 9),
+        (rawdoc! { "$unionWith": "" }, 73),
         (rawdoc! { "$unionWith": { "coll": 1 } }, 14),
         (rawdoc! { "$unionWith": { "coll": "d", "pipeline": 1 } }, 14),
         (rawdoc! { "$unionWith": { "coll": "d", "x": 1 } }, 40415),
