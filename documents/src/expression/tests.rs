@@ -90,7 +90,7 @@ fn numbers_widen_when_they_must() {
     // 2.675 and 0.29 are doubles slightly below these decimals.
     assert_eq!(value(&rawdoc! { "e": { "$round": [2.675, 2] } }, &document), rawdoc! { "r": 2.67 });
     assert_eq!(value(&rawdoc! { "e": { "$trunc": [0.29, 2] } }, &document), rawdoc! { "r": 0.28 });
-    assert_eq!(value(&rawdoc! { "e": { "$trunc": [-1e-20, 30] } }, &document), rawdoc! { "r": -1e-20 });
+    assert_eq!(value(&rawdoc! { "e": { "$trunc": [-1e-20, 30] } }, &document), rawdoc! { "r": -9.999999999e-21 });
     assert_eq!(value(&rawdoc! { "e": { "$round": [12345, -2] } }, &document), rawdoc! { "r": 12300 });
     // What is rounded comes before the number of places.
     assert_eq!(value(&rawdoc! { "e": { "$round": ["$none", "$i.x"] } }, &document), rawdoc! { "r": null });

@@ -48,11 +48,9 @@ fn other_collections_are_read_without_what_has_expired() {
     let sums = [rawdoc! { "_id": "a", "s": 2 }, rawdoc! { "_id": "b", "s": 3 }];
     assert_eq!(ask("c", &[rawdoc! { "$match": { "_id": 7 } }, grouped.clone()]), sums);
     assert_eq!(ask("w", &[sum.clone(), grouped, rawdoc! { "$skip": 2 }]), sums);
-    for name in ["none", ""] {
-        assert_eq!(ask("c", &[rawdoc! { "$unionWith": name }, values.clone()]), united[..2]);
-        let within = rawdoc! { "$facet": { "a": [{ "$unionWith": name }, { "$count": "n" }] } };
-        assert_eq!(ask("c", &[within]), [rawdoc! { "a": [{ "n": 2 }] }]);
-    }
+    assert_eq!(ask("c", &[rawdoc! { "$unionWith": "none" }, values]), united[..2]);
+    let within = rawdoc! { "$facet": { "a": [{ "$unionWith": "none" }, { "$count": "n" }] } };
+    assert_eq!(ask("c", &[within]), [rawdoc! { "a": [{ "n": 2 }] }]);
     let joined = rawdoc! { "$lookup": {
         "from": "w", "let": { "k": "$k" }, "as": "r",
         "pipeline": [{ "$match": { "$expr": { "$eq": ["$m", "$$k"] } } }, { "$project": { "v": 1 } }],
