@@ -5,7 +5,6 @@ mod tests;
 
 use super::arguments::{returned, wrong};
 use super::bins::{DAY, civil, offset};
-use super::date_bin::is_text;
 use super::date_trunc::{is_utc, time_type, width, zone};
 use arrow::array::timezone::Tz;
 use chrono::{Datelike, NaiveDateTime, Timelike};
@@ -97,7 +96,7 @@ impl ScalarUDFImpl for DateSub {
                 "{name} takes (unit, start, end), not {count} arguments; time - interval subtracts an interval"
             );
         };
-        if !is_text(unit) {
+        if !unit.is_string() {
             return wrong(name, 1, "unit", &format!("is {unit}, a word such as 'day' is wanted"));
         }
         Ok(vec![DataType::Utf8, time_type(name, 2, "start", start)?, time_type(name, 3, "end", end)?])

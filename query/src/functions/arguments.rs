@@ -1,6 +1,5 @@
 //! Arguments of functions: their types, and errors about them.
 
-use super::date_bin::is_text;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, plan_err};
@@ -14,9 +13,14 @@ pub(super) fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Resu
 /// Whether an argument may be cast to a text without a change: a text, also one of a dictionary, or a null.
 pub(super) fn is_text_or_null(kind: &DataType) -> bool {
     match kind {
-        DataType::Dictionary(_, values) => is_text(values),
-        kind => is_text(kind) || kind.is_null(),
+        DataType::Dictionary(_, values) => values.is_string(),
+        kind => kind.is_string() || kind.is_null(),
     }
+}
+
+/// Whether a type is that of differences of times.
+pub(super) fn is_duration(kind: &DataType) -> bool {
+    matches!(kind, DataType::Duration(_))
 }
 
 /// The results of a function for the rows of its arguments: a single value if these are constant.

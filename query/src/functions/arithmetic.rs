@@ -4,8 +4,8 @@
 //! everything that may produce a NaN is wrapped in [`ONE_NAN`]. This is a function rewrite, so that it applies to
 //! whatever is planned: queries, and the conditions of DELETE.
 
+use super::arguments::is_duration;
 use super::duration_parts::PART;
-use super::durations::is_duration;
 use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
 use super::value_key::{self, VALUE_KEY};
 use datafusion::arrow::compute::kernels::numeric;

@@ -52,11 +52,6 @@ impl DateBin {
     }
 }
 
-/// Whether a type is a string type.
-pub(super) fn is_text(kind: &DataType) -> bool {
-    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
 /// The arguments after the time.
 #[derive(Debug)]
 pub(super) struct Shape<T> {
@@ -162,7 +157,7 @@ impl ScalarUDFImpl for DateBin {
         let mut wanted = given.to_vec();
         wanted[0] = match &given[0] {
             DataType::Interval(_) | DataType::Null => DataType::Interval(IntervalUnit::MonthDayNano),
-            text if is_text(text) => DataType::Interval(IntervalUnit::MonthDayNano),
+            text if text.is_string() => DataType::Interval(IntervalUnit::MonthDayNano),
             other => {
                 return wrong(
                     self.name,
@@ -177,7 +172,7 @@ impl ScalarUDFImpl for DateBin {
             DataType::Time32(_) | DataType::Time64(_) if !self.fills() => given[1].clone(),
             DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
             DataType::Null => DataType::Timestamp(TimeUnit::Nanosecond, None),
-            text if is_text(text) => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            text if text.is_string() => DataType::Timestamp(TimeUnit::Nanosecond, None),
             other => return wrong(self.name, 2, "time", &format!("is {other}, a timestamp is wanted")),
         };
         let time_of_day = matches!(wanted[1], DataType::Time32(_) | DataType::Time64(_));
@@ -185,7 +180,7 @@ impl ScalarUDFImpl for DateBin {
             let fits = match kind {
                 DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => !time_of_day,
                 DataType::Time32(_) | DataType::Time64(_) => time_of_day,
-                text => is_text(text),
+                text => text.is_string(),
             };
             if !fits {
                 return wrong(

@@ -2,7 +2,6 @@
 
 use super::arguments::wrong;
 use super::bins::Bins;
-use super::date_bin::is_text;
 use super::date_trunc::{is_utc, time_type, width, zone, zone_argument};
 use arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray};
@@ -52,10 +51,10 @@ impl ScalarUDFImpl for DateDiff {
                 );
             }
         };
-        if !is_text(unit) {
+        if !unit.is_string() {
             return wrong(NAME, 1, "unit", &format!("is {unit}, a word such as 'day' is wanted"));
         }
-        if let Some(other) = zone.filter(|zone| !is_text(zone)) {
+        if let Some(other) = zone.filter(|zone| !zone.is_string()) {
             return wrong(NAME, 4, "zone", &format!("is {other}, a time zone such as 'Europe/Berlin' is wanted"));
         }
         let times = [time_type(NAME, 2, "start", start)?, time_type(NAME, 3, "end", end)?];

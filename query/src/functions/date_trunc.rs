@@ -2,7 +2,7 @@
 
 use super::arguments::wrong;
 use super::bins::Bins;
-use super::date_bin::{binned, is_text};
+use super::date_bin::binned;
 use arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
@@ -90,7 +90,7 @@ pub(super) fn time_type(function: &str, at: usize, what: &str, given: &DataType)
         DataType::Timestamp(..) => given.clone(),
         DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
         DataType::Null => DataType::Timestamp(TimeUnit::Nanosecond, None),
-        text if is_text(text) => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        text if text.is_string() => DataType::Timestamp(TimeUnit::Nanosecond, None),
         other => return wrong(function, at, what, &format!("is {other}, a timestamp is wanted")),
     })
 }
@@ -114,14 +114,14 @@ impl ScalarUDFImpl for DateTrunc {
             [unit, time, zone] => (unit, time, Some(zone)),
             _ => return plan_err!("{NAME} takes (unit, time) or (unit, time, zone); arguments given: {}", given.len()),
         };
-        if !is_text(unit) {
+        if !unit.is_string() {
             return wrong(NAME, 1, "unit", &format!("is {unit}, a word such as 'day' is wanted"));
         }
         let time = match time {
             DataType::Time32(_) | DataType::Time64(_) if zone.is_none() => time.clone(),
             other => time_type(NAME, 2, "time", other)?,
         };
-        if let Some(other) = zone.filter(|zone| !is_text(zone)) {
+        if let Some(other) = zone.filter(|zone| !zone.is_string()) {
             return wrong(NAME, 3, "zone", &format!("is {other}, a time zone such as 'Europe/Berlin' is wanted"));
         }
         Ok([DataType::Utf8, time].into_iter().chain(zone.map(|_| DataType::Utf8)).collect())

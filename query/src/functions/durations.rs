@@ -26,10 +26,6 @@ pub(super) fn functions() -> [Arc<ScalarUDF>; 2] {
     [Arc::clone(&TIMES), Arc::clone(&DIVIDED)]
 }
 
-pub(super) fn is_duration(kind: &DataType) -> bool {
-    matches!(kind, DataType::Duration(_))
-}
-
 pub(super) fn times(duration: Expr, factor: Expr) -> Expr {
     call(&TIMES, vec![duration, factor])
 }

@@ -1,8 +1,8 @@
 //! Intervals: in PostgreSQL's notation, times a number, and added to dates.
 
-use super::arguments::returned;
+use super::arguments::{is_duration, returned};
 use super::arithmetic::call;
-use super::durations::{self, is_duration};
+use super::durations;
 use crate::timestamp_coercion::{is_interval, scalar_instant};
 use datafusion::arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
@@ -304,7 +304,7 @@ fn quotient(interval: IntervalMonthDayNano, divisor: f64) -> Option<IntervalMont
     Some(IntervalMonthDayNano::new(part(interval.months)?, part(interval.days)?, i64::try_from(nanos).ok()?))
 }
 
-/// An interval of which each part is scaled: a fraction of a month is that of thirty days, and one of a day that of 24 hours.
+/// Scales each part of an interval. A fraction of a month is taken of 30 days, and a fraction of a day of 24 hours.
 fn in_parts(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     let whole = |value: f64, most: f64| (value.abs() < most).then(|| value.trunc());
     let months = scale(f64::from(interval.months));

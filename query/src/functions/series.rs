@@ -4,7 +4,6 @@
 //! a window arrive in order and none leaves, running sums are used instead.
 
 use super::arguments::{is_time, wrong};
-use super::date_bin::is_text;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, PrimitiveArray,
 };
@@ -97,7 +96,7 @@ impl AggregateUDFImpl for SeriesAggregate {
         let average = matches!(self.kind, Kind::Average { .. });
         let (value, time) = match given {
             [value, time] => (value, time),
-            [value, time, method] if average && is_text(method) => (value, time),
+            [value, time, method] if average && method.is_string() => (value, time),
             [_, _, method] if average => {
                 return wrong(self.name(), 3, "method", &format!("is {method}, 'linear' or 'locf' is wanted"));
             }

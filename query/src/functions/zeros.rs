@@ -5,8 +5,8 @@
 //! the order of equal values is not defined. Sorts within aggregates and of `DISTINCT ON` also lose keys that they repeat, with which
 //! DataFusion fails.
 
+use super::arguments::is_duration;
 use super::arithmetic::call;
-use super::durations::is_duration;
 use super::floats::EQUAL_BITS;
 use crate::timestamp_coercion::{is_interval, length_of};
 use datafusion::arrow::datatypes::DataType;

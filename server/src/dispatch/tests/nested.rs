@@ -10,7 +10,7 @@ fn found(reply: &RawDocument) -> Vec<RawDocumentBuf> {
     batch.into_iter().map(|document| document.unwrap().as_document().unwrap().to_owned()).collect()
 }
 
-/// An ordinary collection and measurements, one of which has expired.
+/// An ordinary collection, and three measurements. One of these has expired.
 fn filled(shared: &Shared) {
     let admin = client(shared, Some("admin"));
     let series = rawdoc! { "timeField": "t", "metaField": "m" };
