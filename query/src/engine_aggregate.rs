@@ -5,7 +5,9 @@
 //! asks the engine when it is executed. The leaf keeps the original aggregate and runs it on DataFusion where the
 //! engine would give a different answer or none.
 
+mod eager;
 mod exec;
+mod join_tree;
 mod meta_keys;
 
 use crate::options::fast_paths;
@@ -29,7 +31,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+pub(crate) use eager::aggregate_early;
 pub(crate) use exec::EngineAggregateExec;
+
+const DAY_NANOS: i128 = 86_400_000_000_000;
 
 /// Replaces the aggregates that the engine can answer.
 #[derive(Debug)]
@@ -55,7 +60,7 @@ impl OptimizerRule for AnswerAggregates {
         let answered = match &plan {
             LogicalPlan::Aggregate(aggregate) if runs => AggregateSpec::of(aggregate)?.map(|spec| {
                 let (original, spec) = (Arc::new(aggregate.clone()), Arc::new(spec));
-                EngineAggregate { original, spec, order: None }.into_plan()
+                EngineAggregate { original, spec, order: None, groups: None }.into_plan()
             }),
             LogicalPlan::Sort(sort) if self.in_order => in_order_of(sort),
             _ => None,
@@ -120,6 +125,8 @@ struct EngineAggregate {
     original: Arc<Aggregate>,
     spec: Arc<AggregateSpec>,
     order: Option<Order>,
+    /// An upper bound of the number of groups, if it is known.
+    groups: Option<u64>,
 }
 
 impl EngineAggregate {
@@ -227,21 +234,25 @@ fn width_of(key: &Expr, schema: &Schema) -> Option<i64> {
 /// The width of the bins of `date_bin` or `date_trunc` in units of a collection, if all bins are equally wide.
 fn fixed_width(function: &str, width: &ScalarValue, schema: &Schema) -> Option<i64> {
     let nanos = match function {
-        "date_bin" => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
+        "date_bin" | "time_bucket" => match width.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)) {
             Ok(ScalarValue::IntervalMonthDayNano(Some(width))) if width.months == 0 => {
-                i128::from(width.days) * 86_400_000_000_000 + i128::from(width.nanoseconds)
+                i128::from(width.days) * DAY_NANOS + i128::from(width.nanoseconds)
             }
             _ => return None,
         },
-        "date_trunc" => match width.try_as_str()?? {
+        "date_trunc" => match width.try_as_str()??.to_lowercase().as_str() {
             "second" => 1_000_000_000,
             "minute" => 60_000_000_000,
             "hour" => 3_600_000_000_000,
-            "day" => 86_400_000_000_000,
+            "day" => DAY_NANOS,
             _ => return None,
         },
         _ => return None,
     };
+    // These bins are counted from a midnight, but not from 1970.
+    if function == "time_bucket" && (nanos <= 0 || DAY_NANOS % nanos != 0) {
+        return None;
+    }
     let unit = i128::from(1_000_000_000 / schema.precision.per_second());
     if nanos <= 0 || nanos % unit != 0 { None } else { i64::try_from(nanos / unit).ok() }
 }

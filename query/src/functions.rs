@@ -80,13 +80,14 @@ use std::future::ready;
 use std::sync::Arc;
 
 pub(crate) use asof::desugar;
+pub(crate) use date_trunc::DateTrunc;
 pub(crate) use edges::EdgesByKeys;
 pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
 pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use moments::{DoubleSum, Moments, Spread};
 pub(crate) use names::{each_once, readable};
 pub(crate) use rollup::computes_at_once;
-pub(crate) use totals::beyond as whole_sum_beyond;
+pub(crate) use totals::{beyond as whole_sum_beyond, sum};
 
 /// Names of the table functions.
 pub const TABLE_FUNCTIONS: [&str; 5] = ["archived", "expired", "latest", "latest_archived", "rollup"];

@@ -55,14 +55,19 @@ impl JoinFilter {
         &self.condition
     }
 
-    /// What a scan has to read: everything if the condition fails, so that the join says what is wrong.
-    pub(crate) fn select(&self, spec: &ScanSpec) -> ebbtide::Result<(Vec<ScanUnit>, ScanReport)> {
+    /// The metas that are needed of those that pass `first`.
+    pub(crate) fn metas(&self, first: Option<&Arc<dyn MetaFilter>>) -> Arc<dyn MetaFilter> {
         let schema = Arc::new(ArrowSchema::new(vec![self.meta.clone()]));
         let joined = MetaPredicate::of_join(Arc::clone(&self.condition), schema);
-        let meta: Arc<dyn MetaFilter> = match &spec.request.meta {
+        match first {
             Some(first) => Arc::new(Both { first: Arc::clone(first), joined }),
             None => Arc::new(joined),
-        };
+        }
+    }
+
+    /// What a scan has to read: everything if the condition fails, so that the join says what is wrong.
+    pub(crate) fn select(&self, spec: &ScanSpec) -> ebbtide::Result<(Vec<ScanUnit>, ScanReport)> {
+        let meta = self.metas(spec.request.meta.as_ref());
         let joined = spec.snapshot.scan_reported(&ScanRequest { meta: Some(meta), ..spec.request.clone() });
         joined.or_else(|_| spec.snapshot.scan_reported(&spec.request))
     }

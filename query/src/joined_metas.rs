@@ -1,10 +1,11 @@
-//! Scans that read only the series that a join needs.
+//! Scans, and aggregates of the engine, that read only the series that a join needs.
 //!
 //! A join of measurements with a table of stations reads that table first. What it finds there is known before the first
 //! measurement is read: the metas that can have a match. DataFusion's hash join makes a condition of them while it builds its
 //! hash table; the scan of the other side evaluates it on the distinct metas, as it does those of a WHERE clause, and skips
 //! the buckets of all others.
 
+use crate::engine_aggregate::EngineAggregateExec;
 use crate::exec::BucketScanExec;
 use crate::options::fast_paths;
 use datafusion::common::Result;
@@ -55,26 +56,51 @@ impl PhysicalOptimizerRule for JoinsSelectMetas {
 fn connected(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let [(_, key)] = join.on() else { return Ok(None) };
     let filter = Arc::new(DynamicFilterPhysicalExpr::new(vec![Arc::clone(key)], lit(true)));
-    let right = with_scan(join.right(), Arc::clone(key), true, &|scan, key| scan.with_join(key, &filter))?;
+    let right = with_leaf(join.right(), Arc::clone(key), true, &|leaf, key| {
+        Ok(match leaf.downcast_ref::<EngineAggregateExec>() {
+            Some(aggregate) => aggregate.with_join(key, &filter)?.map(|leaf| Arc::new(leaf) as Arc<dyn ExecutionPlan>),
+            None => match leaf.downcast_ref::<BucketScanExec>() {
+                Some(scan) => scan.with_join(key, &filter)?.map(|leaf| Arc::new(leaf) as Arc<dyn ExecutionPlan>),
+                None => None,
+            },
+        })
+    })?;
     let Some(right) = right else { return Ok(None) };
     let children = vec![Arc::clone(join.left()), right];
     let join = join.builder().with_new_children(children)?.build()?.with_dynamic_filter_expr(filter)?;
     Ok(Some(Arc::new(join)))
 }
 
-/// Another scan in the place of one, which gets an expression on its columns; `None` to keep the scan.
-type Replace<'a> = dyn Fn(&BucketScanExec, Arc<dyn PhysicalExpr>) -> Result<Option<BucketScanExec>> + 'a;
+/// Another leaf in the place of one, which gets an expression on its columns; `None` to keep the leaf.
+type Replace<'a> =
+    dyn Fn(&Arc<dyn ExecutionPlan>, Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn ExecutionPlan>>> + 'a;
 
-/// The plan with another scan, if each row comes from one of the scan: `key` is an expression on the plan's columns. With `filtered`,
-/// rows of the scan may be missing.
+/// The same for scans.
+type ReplaceScan<'a> = dyn Fn(&BucketScanExec, Arc<dyn PhysicalExpr>) -> Result<Option<BucketScanExec>> + 'a;
+
+/// [`with_leaf`] for scans.
 pub(crate) fn with_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    key: Arc<dyn PhysicalExpr>,
+    filtered: bool,
+    replace: &ReplaceScan<'_>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    with_leaf(plan, key, filtered, &|leaf, key| match leaf.downcast_ref::<BucketScanExec>() {
+        Some(scan) => Ok(replace(scan, key)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>)),
+        None => Ok(None),
+    })
+}
+
+/// The plan with another leaf, if each row comes from one of the leaf: `key` is an expression on the plan's columns. With `filtered`,
+/// rows of the leaf may be missing.
+fn with_leaf(
     plan: &Arc<dyn ExecutionPlan>,
     key: Arc<dyn PhysicalExpr>,
     filtered: bool,
     replace: &Replace<'_>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if let Some(scan) = plan.downcast_ref::<BucketScanExec>() {
-        return Ok(replace(scan, key)?.map(|scan| Arc::new(scan) as Arc<dyn ExecutionPlan>));
+    if plan.children().is_empty() {
+        return replace(plan, key);
     }
     let key = match plan.downcast_ref::<ProjectionExec>() {
         Some(projection) => below(projection, key)?,
@@ -86,7 +112,7 @@ pub(crate) fn with_scan(
     };
     let children = plan.children();
     let [input] = children.as_slice() else { return Ok(None) };
-    let Some(input) = with_scan(input, key, filtered, replace)? else { return Ok(None) };
+    let Some(input) = with_leaf(input, key, filtered, replace)? else { return Ok(None) };
     replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
 }
 

@@ -10,7 +10,7 @@ mod subqueries;
 
 use crate::catalog;
 use crate::context::StatementContext;
-use crate::engine_aggregate::{AnswerAggregates, aggregated_scan};
+use crate::engine_aggregate::{AnswerAggregates, aggregate_early, aggregated_scan};
 use crate::functions::{EdgesByKeys, Planner, computes_at_once, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
@@ -28,7 +28,7 @@ use plans::{ExecutablePlan, needs_all_groups};
 use std::sync::Arc;
 
 /// Up to this many rows are read by one thread.
-const ROWS_OF_ONE_THREAD: u64 = 1 << 15;
+pub(crate) const ROWS_OF_ONE_THREAD: u64 = 1 << 15;
 /// A plan that reads little reads at most this many rows, and has at most this many buckets to choose from.
 const ROWS_OF_LITTLE: u64 = 1 << 13;
 const BUCKETS_OF_LITTLE: u64 = 1 << 14;
@@ -110,12 +110,12 @@ impl Planning {
                     true => plain.optimize(&plan)?,
                     false => self.optimize(plan, &self.analyzer, plain.optimizer(), &plain)?,
                 };
-                let (plan, rows) = with_scans(plan, &plain)?;
+                let (plan, rows) = with_scans(aggregate_early(plan, &plain)?, &plain)?;
                 with_state(plan, rows, plain, state)?
             }
             Shape::Other => {
                 let state = state();
-                (state.optimize(&plan)?, state)
+                (aggregate_early(state.optimize(&plan)?, &state)?, state)
             }
         };
         physical_plan(&plan, state).await
@@ -157,7 +157,7 @@ impl Planning {
             return Ok(None);
         }
         let plain = self.plain_state(context, config);
-        let plan = self.answers.optimize(plan, &plain, |_, _| {})?;
+        let plan = aggregate_early(self.answers.optimize(plan, &plain, |_, _| {})?, &plain)?;
         let of_aggregates = match at_most {
             ReadsAtMost::Little => rows_of_aggregates(&plan, &plain)?,
             ReadsAtMost::Everything => 0,

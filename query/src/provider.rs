@@ -74,6 +74,16 @@ impl ScanTable {
         self.units.iter().map(ScanUnit::rows_estimate).sum()
     }
 
+    /// Number of buckets to read.
+    pub(crate) fn buckets(&self) -> u64 {
+        self.report.buckets
+    }
+
+    /// The longest time that a bucket covers, in seconds.
+    pub(crate) fn span_seconds(&self) -> i64 {
+        self.spec.snapshot.options().bucketing.span_seconds()
+    }
+
     fn plan(self, state: &dyn Session, limit: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
         // Recorded here: statistics may answer without the scan being executed.
         let record = StatementContext::of(state.config())?.trace().record(&self.spec, &self.report);

@@ -4,6 +4,7 @@ use super::meta_keys::MetaKeys;
 use super::{EngineAggregate, Key, Order};
 use crate::context::StatementContext;
 use crate::functions::canonical_array;
+use crate::join_filter::JoinFilter;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::provider::CollectionTable;
 use crate::scan_spec::ScanSpec;
@@ -11,13 +12,18 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOption
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::{DFSchema, DataFusionError, Result, exec_datafusion_err, internal_err};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, DataFusionError, Result, Statistics, exec_datafusion_err, internal_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Sort, UserDefinedLogicalNode};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream};
 use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot, TimeRange, bins_at_end};
@@ -50,6 +56,8 @@ struct Work {
     /// Keys that are computed from metas; `None` if the engine cannot compute them.
     meta_keys: Option<Arc<MetaKeys>>,
     schema: SchemaRef,
+    /// The condition of a join on the metas. It is complete when the first row is asked for.
+    joined: Option<JoinFilter>,
 }
 
 impl EngineAggregateExec {
@@ -68,23 +76,62 @@ impl EngineAggregateExec {
             None // Planned before the collection got its current fields.
         };
         let schema = Arc::clone(node.original.schema.inner());
-        let properties = leaf_properties(&schema, 1, EmissionType::Final);
-        let work = Arc::new(Work { node: node.clone(), scan, meta_keys, schema });
-        Ok(Some(EngineAggregateExec { work, properties, metrics: ExecutionPlanMetricsSet::new() }))
+        Ok(Some(EngineAggregateExec::new(Work { node: node.clone(), scan, meta_keys, schema, joined: None })))
+    }
+
+    fn new(work: Work) -> Self {
+        let properties = leaf_properties(&work.schema, 1, EmissionType::Final);
+        EngineAggregateExec { work: Arc::new(work), properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// The same aggregate, of those metas only that a join by this key needs; `None` if the key is not computed from the meta alone.
+    pub(crate) fn with_join(
+        &self,
+        key: Arc<dyn PhysicalExpr>,
+        filter: &Arc<DynamicFilterPhysicalExpr>,
+    ) -> Result<Option<Self>> {
+        let Work { node, scan, meta_keys, schema, joined } = self.work.as_ref();
+        let (Some(meta), Some(keys), None) = (&scan.snapshot.schema().meta, meta_keys, joined) else { return Ok(None) };
+        let Ok(meta) = scan.schema.field_with_name(meta) else { return Ok(None) };
+        let mut computed = keys.exprs().iter().cloned();
+        let of_keys = node.spec.keys.iter().map(|key| match key {
+            Key::Meta => Some(Arc::new(Column::new(meta.name(), 0)) as Arc<dyn PhysicalExpr>),
+            Key::MetaExpr(_) => computed.next(),
+            Key::Time => None,
+        });
+        let of_keys = of_keys.collect::<Vec<_>>();
+        let mut is_of_metas = true;
+        let key = key.transform_up(|part| {
+            let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
+            let of_meta = of_keys.get(column.index()).cloned().flatten();
+            is_of_metas &= of_meta.is_some();
+            Ok(of_meta.map_or_else(|| Transformed::no(part), Transformed::yes))
+        });
+        let key = key.data()?;
+        let joined = if is_of_metas { JoinFilter::new(meta, key, filter)? } else { None };
+        let (node, scan, meta_keys, schema) =
+            (node.clone(), Arc::clone(scan), Some(Arc::clone(keys)), Arc::clone(schema));
+        Ok(joined.map(|joined| EngineAggregateExec::new(Work { node, scan, meta_keys, schema, joined: Some(joined) })))
+    }
+
+    /// The condition of a join: the join makes it only if it finds it in the plan.
+    fn expressions(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        self.work.joined.as_ref().map(JoinFilter::condition)
     }
 }
 
 impl EngineAggregateExec {
     /// What is answered from what, in words.
     pub(crate) fn words(&self) -> String {
-        let Work { node, scan, .. } = self.work.as_ref();
+        let Work { node, scan, joined, .. } = self.work.as_ref();
         let calls: Vec<String> = node.original.aggr_expr.iter().map(|call| call.schema_name().to_string()).collect();
         let name = scan.snapshot.name();
         let segments = scan.snapshot.segments().len();
         format!(
             "the engine answers {} of {name}: whole buckets from the statistics in the directories of {segments} segments, \
-             the rest from the stored columns",
-            calls.join(", ").replace(&format!("{name}."), "")
+             the rest from the stored columns{}",
+            calls.join(", ").replace(&format!("{name}."), ""),
+            if joined.is_some() { "; only the series that the join needs" } else { "" }
         )
     }
 }
@@ -234,8 +281,9 @@ impl<'a> Windows<'a> {
 
     /// The next request, and whether it is the last.
     fn next(&mut self) -> (AggregateRequest, bool) {
-        let Work { scan, node: EngineAggregate { spec, order, .. }, .. } = self.work;
-        let (time, meta) = (scan.request.time, scan.request.meta.clone());
+        let Work { scan, joined, node: EngineAggregate { spec, order, .. }, .. } = self.work;
+        let (time, meta) = (scan.request.time, scan.request.meta.as_ref());
+        let meta = joined.as_ref().map(|joined| joined.metas(meta)).or(meta.cloned());
         let request = AggregateRequest { time, meta, ..spec.request.clone() };
         let (Some(bins), Some(width), Some(order)) = (self.bins, self.work.width(), order) else {
             return (request, true);
@@ -328,7 +376,7 @@ impl DisplayAs for EngineAggregateExec {
 }
 
 impl ExecutionPlan for EngineAggregateExec {
-    leaf_methods!();
+    leaf_methods!(expressions);
 
     fn name(&self) -> &'static str {
         "EngineAggregateExec"
@@ -353,5 +401,13 @@ impl ExecutionPlan for EngineAggregateExec {
         };
         let stream = futures::stream::once(batches).try_flatten().boxed();
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.work.schema), stream)))
+    }
+
+    fn statistics_from_inputs(&self, _input: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.work.schema);
+        if let Some(groups) = self.work.node.groups {
+            statistics.num_rows = Precision::Inexact(usize::try_from(groups).unwrap_or(usize::MAX));
+        }
+        Ok(Arc::new(statistics))
     }
 }

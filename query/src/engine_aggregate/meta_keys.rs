@@ -37,6 +37,11 @@ impl MetaKeys {
         Ok(Some(MetaKeys { schema, keys, member }))
     }
 
+    /// The expressions, on the meta.
+    pub(super) fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.keys
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

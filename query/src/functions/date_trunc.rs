@@ -26,13 +26,13 @@ const MONDAY: Timestamp = Timestamp::from_nanos(4 * 86_400 * 1_000_000_000);
 
 /// `date_trunc`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct DateTrunc {
+pub(crate) struct DateTrunc {
     signature: Signature,
     aliases: Vec<String>,
 }
 
 impl DateTrunc {
-    pub(super) fn udf() -> Arc<ScalarUDF> {
+    pub(crate) fn udf() -> Arc<ScalarUDF> {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::new_from_impl(DateTrunc { signature, aliases: vec!["datetrunc".to_owned()] }))
     }

@@ -45,6 +45,11 @@ impl Total {
     }
 }
 
+/// `sum`.
+pub(crate) fn sum() -> Arc<AggregateUDF> {
+    Total::udaf(false)
+}
+
 /// Whether integers are signed; `None` for types other than integers.
 fn whole(fields: &[FieldRef]) -> Option<bool> {
     match fields.first()?.data_type() {

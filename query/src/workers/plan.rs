@@ -29,8 +29,8 @@ use url::Url;
 
 /// Rules of the session whose nodes run in the session's process. `FastFrames` is not among them: it replaces the frames that DataFusion
 /// computes incorrectly. Its operator cannot be sent to workers, so queries with such frames run without them.
-const LOCAL_RULES: [&str; 6] =
-    ["JoinsSelectMetas", "ScansOfFirstRows", "YieldingJoins", "TopKFilters", "SortRuns", "HashGroups"];
+const LOCAL_RULES: [&str; 7] =
+    ["LikeInOrder", "JoinsSelectMetas", "ScansOfFirstRows", "YieldingJoins", "TopKFilters", "SortRuns", "HashGroups"];
 
 /// The physical plan for a logical one, whose parts are sent to workers. The plan may be an EXPLAIN.
 pub(crate) async fn plan(

@@ -9,6 +9,7 @@ mod ddl;
 mod depth;
 mod differential;
 mod directory;
+mod early;
 mod first_rows;
 mod frames;
 mod groups;
