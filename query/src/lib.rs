@@ -46,6 +46,7 @@ mod join_filter;
 mod joined_metas;
 mod late_context;
 mod leaf;
+mod like;
 mod lossy_filters;
 mod named_columns;
 mod options;

@@ -22,6 +22,7 @@ use crate::frames::FastFrames;
 use crate::groups::HashGroups;
 use crate::joined_metas::JoinsSelectMetas;
 use crate::late_context::LateContext;
+use crate::like::LikeInOrder;
 use crate::options::EbbtideOptions;
 use crate::planning::Planning;
 use crate::session_tables::SessionTables;
@@ -251,6 +252,7 @@ impl Session {
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         SplitFilters::add_to(&mut rules);
         barriers::add_to(&mut rules);
+        rules.push(Arc::new(LikeInOrder));
         rules.push(Arc::new(JoinsSelectMetas));
         rules.push(Arc::new(ScansOfFirstRows));
         rules.push(Arc::new(YieldingJoins(stop.clone())));
