@@ -4,7 +4,7 @@ use super::bucket_auto::BucketAuto;
 use super::facet::Facets;
 use super::group::Grouping;
 use super::lookup::{Foreign, Table};
-use super::memory::Memory;
+use super::memory::{Memory, kept_bytes};
 use super::union::UnionWith;
 use super::{Result, Stage};
 use crate::expression::accumulator::number;
@@ -341,11 +341,6 @@ fn check_size(document: &RawDocumentBuf) -> Result<()> {
     }
     let what = format!("a result of {bytes} bytes is too large: size must be between 0 and {max} (16 MB)");
     Err(ExpressionError::new(10334, what))
-}
-
-/// About the memory that a document takes where it is kept.
-pub(super) fn kept_bytes(document: &RawDocumentBuf) -> usize {
-    document.as_bytes().len() + 64
 }
 
 /// The first documents in the order of their keys.

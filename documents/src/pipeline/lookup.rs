@@ -1,8 +1,8 @@
 //! $lookup: documents of another collection with an equal value, or what a pipeline makes of its documents.
 
 use super::condition::Condition;
-use super::feed::{InnerRun, Shared, kept_bytes};
-use super::memory::Memory;
+use super::feed::{InnerRun, Shared};
+use super::memory::{Memory, kept_bytes};
 use super::project::set;
 use super::{Result, Stage, all_hold, split_conditions};
 use crate::expression::{Expression, Moment, Node, Value, Variable};
