@@ -35,6 +35,7 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
         let what = "The 'cursor' option is required, except for aggregate with the explain argument";
         return Err(CommandError::new(Code::FailedToParse, what));
     }
+    Pipeline::check_outline(stages)?;
     let of_database =
         matches!(command.subject(), RawBsonRef::Int32(1) | RawBsonRef::Int64(1) | RawBsonRef::Double(1.0));
     let name = if of_database { "$cmd.aggregate" } else { command.collection()? };

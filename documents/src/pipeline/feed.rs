@@ -49,7 +49,7 @@ impl State {
         match stage {
             Stage::Group(_) => State::Group(Grouping::default()),
             Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_) => State::Sort { found: Vec::new(), bytes: 0 },
-            Stage::Lookup(_) => State::Lookup(None),
+            Stage::Lookup(_) | Stage::Graph(_) => State::Lookup(None),
             Stage::Windows(_) | Stage::Densify(_) => State::Kept { found: Vec::new(), bytes: 0 },
             Stage::Limit(_) | Stage::Skip(_) | Stage::Count(_) => State::Counted(0),
             Stage::Facet(facets) => State::Facet(Facets::new(facets)),
@@ -138,7 +138,7 @@ impl InnerRun {
     pub(super) fn restart(&mut self, stages: &[Stage], shared: Shared<'_>) -> Result<Results> {
         let mut feed = self.feed(stages, shared);
         for (at, stage) in stages.iter().enumerate() {
-            if !matches!(stage, Stage::Lookup(_)) {
+            if !matches!(stage, Stage::Lookup(_) | Stage::Graph(_)) {
                 feed.finish_stage(at)?;
             }
         }
@@ -197,6 +197,14 @@ impl Feed<'_> {
                 let joined = lookup.joined(&document, table, shared)?;
                 next.give(joined)
             }
+            (Stage::Graph(graph), State::Lookup(table)) => {
+                let joined = graph.joined(&document, table, shared)?;
+                next.give(joined)
+            }
+            (Stage::Redact(redact), _) => match redact.object(&document, &mut Scope::new(&document, moment))? {
+                Some(kept) => next.give(kept),
+                None => Ok(true),
+            },
             (Stage::Limit(limit), State::Counted(count)) => {
                 if *count >= *limit {
                     return Ok(false);
@@ -304,6 +312,9 @@ impl Feed<'_> {
     /// Hands on the results of a pipeline over another collection.
     fn unite(&mut self, union: &UnionWith) -> Result<()> {
         let shared = self.shared;
+        if union.collection.is_empty() {
+            return Err(ExpressionError::new(73, "$unionWith must name a collection"));
+        }
         let (filter, stages) = union.split();
         let mut run = InnerRun::new(stages);
         let mut is_full = false;

@@ -3,6 +3,7 @@ use bson::raw::{RawArrayBuf, RawBson, cstr};
 use bson::{RawDocument, rawdoc};
 
 mod nested;
+mod planned;
 
 fn run(pipeline: &RawDocument, documents: &[RawDocumentBuf]) -> Vec<RawDocumentBuf> {
     let pipeline = Pipeline::parse(pipeline.get_array("p").unwrap()).unwrap();

@@ -24,10 +24,12 @@ impl UnionWith {
 
 impl Pipeline {
     /// Cuts it at its first `$unionWith`, so that both collections can be read one after the other: what is left is the part
-    /// before it, and the stages after it are returned. `None` if there is none.
+    /// before it, and the stages after it are returned. `None` if there is none. One that names no collection fails where it is run,
+    /// and is passed over.
     #[must_use]
     pub fn cut_at_union(&mut self) -> Option<(UnionWith, Pipeline)> {
-        let at = self.stages.iter().position(|stage| matches!(stage, Stage::Union(_)))?;
+        let is_read = |stage: &Stage| matches!(stage, Stage::Union(union) if !union.collection.is_empty());
+        let at = self.stages.iter().position(is_read)?;
         let mut after = self.stages.split_off(at);
         match after.remove(0) {
             Stage::Union(union) => Some((*union, Pipeline { stages: after })),
