@@ -30,12 +30,12 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let RawBsonRef::Array(stages) = command.required("pipeline")? else {
         return Err(mismatch("pipeline", "a list of stages", command.required("pipeline")?));
     };
+    command.switch("allowDiskUse")?;
     let cursor_is_given = command.get("cursor").is_some();
     if !cursor_is_given {
         let what = "The 'cursor' option is required, except for aggregate with the explain argument";
         return Err(CommandError::new(Code::FailedToParse, what));
     }
-    Pipeline::check_outline(stages)?;
     let of_database =
         matches!(command.subject(), RawBsonRef::Int32(1) | RawBsonRef::Int64(1) | RawBsonRef::Double(1.0));
     let name = if of_database { "$cmd.aggregate" } else { command.collection()? };

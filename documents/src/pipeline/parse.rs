@@ -324,9 +324,6 @@ fn add_fields(name: &str, object: &RawDocument, constants: &Constants) -> Result
         message: format!("Invalid {name} :: caused by :: {}", error.message),
         ..error
     };
-    if object.is_empty() {
-        return Err(within(wrong(40177, "specification must have at least one field")));
-    }
     let mut fields = Vec::new();
     flatten("", object, &mut fields, false, constants).map_err(within)?;
     let mut tree = Tree::default();

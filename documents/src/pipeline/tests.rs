@@ -80,7 +80,6 @@ fn an_empty_object_says_nothing_of_a_field() {
     for (stage, expected) in [
         (rawdoc! { "$project": { "b": {} } }, 51270),
         (rawdoc! { "$project": { "a": 1, "b": { "c": {} } } }, 51270),
-        (rawdoc! { "$addFields": {} }, 40177),
         (rawdoc! { "$addFields": { "b": {} } }, 40180),
         (rawdoc! { "$set": { "b": { "c": {} } } }, 40180),
     ] {
