@@ -2,8 +2,10 @@ use super::*;
 use bson::raw::{RawArrayBuf, RawBson, cstr};
 use bson::{RawDocument, rawdoc};
 
+mod graph;
 mod nested;
 mod planned;
+mod redact;
 
 fn run(pipeline: &RawDocument, documents: &[RawDocumentBuf]) -> Vec<RawDocumentBuf> {
     let pipeline = Pipeline::parse(pipeline.get_array("p").unwrap()).unwrap();
