@@ -267,6 +267,43 @@ fn lookups_within_each_other_read_each_collection_once() {
 }
 
 #[test]
+fn a_union_within_a_lookup_is_read_once_if_it_is_small() {
+    let lookup = rawdoc! { "$lookup": { "from": "d", "let": { "x": "$_id" }, "as": "r", "pipeline": [
+        { "$match": { "k": 2 } },
+        { "$unionWith": { "coll": "e", "pipeline": [{ "$match": { "k": 1 } }] } },
+        { "$project": { "x": "$$x" } },
+    ] } };
+    let pipeline = Pipeline::parse(&stage(lookup)).unwrap();
+    for (bytes_max, expected) in [(usize::MAX, 2), (1 << 10, 4)] {
+        let (reads, memory) = (Arc::new(AtomicUsize::new(0)), Memory::new(bytes_max));
+        let run = pipeline.run_within(0, &memory);
+        let mut run = run.with_foreign(Box::new(Counted(reads.clone(), Others(others()))));
+        for id in 1..=3 {
+            run.take(rawdoc! { "_id": id }).unwrap();
+            let found = [12, 10, 11].map(|other: i32| rawdoc! { "_id": other, "x": id });
+            assert_eq!(run.results(), [rawdoc! { "_id": id, "r": RawArrayBuf::from_iter(found) }]);
+        }
+        run.finish().unwrap();
+        drop(run);
+        assert_eq!((reads.load(Ordering::Relaxed), memory.left()), (expected, bytes_max));
+    }
+    // A union that was not read to its end is not kept.
+    let lookup = rawdoc! { "$lookup": { "from": "d", "let": { "x": "$n" }, "as": "r", "pipeline": [
+        { "$match": { "_id": 13 } },
+        { "$unionWith": "e" },
+        { "$match": { "$expr": { "$ne": ["$_id", "$$x"] } } },
+        { "$limit": 2 },
+        { "$project": { "_id": 1 } },
+    ] } };
+    let found = beside(stage(lookup), &[rawdoc! { "_id": 1, "n": 0 }, rawdoc! { "_id": 2, "n": 10 }]);
+    let expected = [
+        rawdoc! { "_id": 1, "n": 0, "r": [{ "_id": 13 }, { "_id": 10 }] },
+        rawdoc! { "_id": 2, "n": 10, "r": [{ "_id": 13 }, { "_id": 11 }] },
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn buckets_have_about_the_same_number_of_documents() {
     let bucketed = |values: &[RawBson], options: RawDocumentBuf| {
         let mut all = rawdoc! { "groupBy": "$v" };
