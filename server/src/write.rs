@@ -212,6 +212,11 @@ fn one_update(
     let (multi, upsert) = (one.switch("multi")?, one.switch("upsert")?);
     let query = one.query()?.to_owned();
     let change = one.get("u").ok_or_else(|| missing("u", &one.what))?;
+    if !matches!(change, RawBsonRef::Document(_) | RawBsonRef::Array(_)) {
+        let given = ebbtide_documents::type_name(change);
+        let what = format!("u of {} must be an object or a list, not {given}", one.what);
+        return Err(CommandError::new(Code::FailedToParse, what));
+    }
     if let Some(error) = one.refused(&refused).or_else(|| wrong_hint(command, one.get("hint"))) {
         return Ok(Err(error));
     }
@@ -261,19 +266,16 @@ fn one_delete<'a>(
     let refused = ["collation"];
     let one = One::new("deletes", index, delete, &["q", "limit", "hint", "collation"])?;
     let limit = one.get("limit").ok_or_else(|| missing("limit", &one.what))?;
-    let wrong = match ebbtide_documents::whole_number(limit) {
-        Some(0 | 1) => None,
+    let only_one = match ebbtide_documents::whole_number(limit) {
+        Some(0) => false,
+        Some(1) => true,
         _ => {
             let what = "limit of a delete must be 0, for all that match, or 1, for one of them";
-            Some(ebbtide::Error::new(Code::FailedToParse, what))
+            return Err(CommandError::new(Code::FailedToParse, what));
         }
     };
-    let only_one = ebbtide_documents::whole_number(limit) == Some(1);
-    Ok((
-        one.query()?,
-        only_one,
-        wrong.or_else(|| one.refused(&refused)).or_else(|| wrong_hint(command, one.get("hint"))),
-    ))
+    let wrong = one.refused(&refused).or_else(|| wrong_hint(command, one.get("hint")));
+    Ok((one.query()?, only_one, wrong))
 }
 
 pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {

@@ -24,6 +24,8 @@ fn wrong_options_have_the_codes_of_mongodb() {
         (rawdoc! { "insert": "c", "documents": [{}], "ordered": 1, "$db": "d" }, 14),
         (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } }, "multi": 1 }], "$db": "d" }, 14),
         (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } }, "upsert": 1 }], "$db": "d" }, 14),
+        (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": 1 }], "$db": "d" }, 9),
+        (rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 2 }], "$db": "d" }, 9),
         (rawdoc! { "find": "c", "singleBatch": 1, "$db": "d" }, 14),
         (rawdoc! { "find": "c", "allowDiskUse": 1, "$db": "d" }, 14),
         (rawdoc! { "find": 1, "$db": "d" }, 2),
