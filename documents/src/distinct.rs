@@ -4,8 +4,8 @@
 //!    element with that number. Of a list at its end the elements count; an empty one gives nothing.
 //! 2. Equal values are one value, of whichever type it was seen first; null is a value, a missing one is none.
 
-use crate::paths::member;
-use crate::{Code, Result, RuleError};
+use crate::paths::{member, wrong_path};
+use crate::{Result, RuleError};
 use bson::RawDocument;
 use bson::raw::{RawArray, RawBson, RawBsonRef};
 use std::collections::BTreeMap;
@@ -32,13 +32,12 @@ impl Distinct {
     /// Begins with no values.
     ///
     /// # Errors
-    /// `BadValue` for what is no path.
+    /// MongoDB's codes for what is no path: `Location40352`, `Location40353`, `Location15998`, `Location16410`.
     pub fn new(path: &str) -> Result<Distinct> {
-        let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-        if names.iter().any(|name| name.is_empty() || name.starts_with('$')) {
-            let message = format!("'{path}' is not a field's path in distinct");
-            return Err(RuleError::new(Code::BadValue, message));
+        if let Some(code) = wrong_path(path) {
+            return Err(RuleError::new(code, format!("'{path}' is not a field's path in distinct")));
         }
+        let names: Vec<String> = path.split('.').map(str::to_owned).collect();
         Ok(Distinct { names, values: BTreeMap::new(), bytes: 0 })
     }
 

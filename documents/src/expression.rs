@@ -171,6 +171,17 @@ impl Expression {
         self.0.add_fields(fields)
     }
 
+    /// The value for an object, which the expression of [`Constants::redaction`] sees as `$$CURRENT`.
+    pub(crate) fn evaluate_for(&self, current: &RawDocument, scope: &mut Scope<'_>) -> Result<Value> {
+        let (before, current) = (scope.kept(), Some(RawBson::Document(current.to_owned())));
+        scope.keep(&current)?;
+        scope.bind(0, current);
+        let value = self.0.evaluate(scope)?;
+        scope.unbind(0);
+        scope.let_go(before);
+        Ok(value)
+    }
+
     /// The value in a scope.
     pub(crate) fn evaluate_in(&self, scope: &mut Scope<'_>) -> Result<Value> {
         self.0.evaluate(scope)

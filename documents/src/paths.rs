@@ -73,7 +73,7 @@ impl fmt::Display for Path {
 }
 
 /// The number that a name of a path stands for: digits without zeros before them.
-fn list_index(name: &str) -> Option<usize> {
+pub(crate) fn list_index(name: &str) -> Option<usize> {
     let is_number = name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
     if is_number { name.parse().ok() } else { None }
 }

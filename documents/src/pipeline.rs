@@ -11,12 +11,14 @@ mod covariance;
 mod densify;
 mod facet;
 mod feed;
+mod graph;
 mod group;
 mod lookup;
 mod memory;
 mod parse;
 mod plan;
 mod project;
+mod redact;
 mod sliding;
 mod union;
 mod unwind;
@@ -37,10 +39,13 @@ use bucket_auto::BucketAuto;
 use condition::Condition;
 use densify::Densify;
 use facet::Facet;
-use feed::{Feed, Results, Shared, State, kept_bytes};
+use feed::{Feed, Results, Shared, State};
+use graph::GraphLookup;
 use group::Group;
 use lookup::Lookup;
+use memory::kept_bytes;
 use project::Projector;
+use redact::Redact;
 use unwind::Unwind;
 use windows::Windows;
 
@@ -84,6 +89,8 @@ enum Stage {
     /// `$sample`: this many documents, chosen at random.
     Sample(u64),
     Lookup(Box<Lookup>),
+    Graph(Box<GraphLookup>),
+    Redact(Redact),
     Windows(Box<Windows>),
     Densify(Box<Densify>),
     BucketAuto(Box<BucketAuto>),
@@ -108,6 +115,16 @@ impl Pipeline {
     /// As for [`Pipeline::parse`].
     pub fn parse_with(stages: &RawArray, constants: &Constants) -> std::result::Result<Pipeline, ExpressionError> {
         parse::pipeline(stages, constants)
+    }
+
+    /// Checks the outline of a pipeline: the names of its stages, and the collections that these read and write. MongoDB reports a
+    /// mistake in it before any other.
+    ///
+    /// # Errors
+    /// 40324 for a stage that is not known, and MongoDB's errors of `$facet`, `$lookup`, `$graphLookup`, `$unionWith`, `$out` and
+    /// `$merge`.
+    pub fn check_outline(stages: &RawArray) -> std::result::Result<(), ExpressionError> {
+        parse::check_outline(stages)
     }
 
     /// Takes off the filters at the beginning, which then are asked of the collection: an index may serve them.
@@ -236,7 +253,7 @@ impl Stage {
 
     fn reads_others(&self) -> bool {
         match self {
-            Stage::Lookup(_) | Stage::Union(_) => true,
+            Stage::Lookup(_) | Stage::Graph(_) | Stage::Union(_) => true,
             Stage::Facet(facets) => facets.iter().any(|facet| facet.pipeline.reads_others()),
             _ => false,
         }
@@ -265,7 +282,7 @@ impl Stage {
                 buckets.by.check_constants()?;
                 buckets.fields.iter().try_for_each(|(_, _, argument)| argument.check_constants())
             }
-            Stage::ReplaceRoot(root) => root.check_constants(),
+            Stage::ReplaceRoot(root) | Stage::Redact(Redact(root)) => root.check_constants(),
             Stage::Lookup(lookup) => match &lookup.inner {
                 Some(inner) => inner.stages.iter().try_for_each(Stage::check_constants),
                 None => Ok(()),
@@ -308,7 +325,7 @@ impl Stage {
             }
             Stage::ReplaceRoot(root) => only(root.add_fields(fields)),
             Stage::Count(_) => Needs::OnlyThese,
-            Stage::Lookup(_) | Stage::Windows(_) | Stage::Densify(_) => Needs::All,
+            Stage::Lookup(_) | Stage::Graph(_) | Stage::Redact(_) | Stage::Windows(_) | Stage::Densify(_) => Needs::All,
             Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) | Stage::Union(_) | Stage::Inhibit => Needs::Nothing,
         }
     }
@@ -328,7 +345,7 @@ pub struct PipelineRun {
 }
 
 impl PipelineRun {
-    /// With other collections, for `$lookup` and `$unionWith`.
+    /// With other collections, for `$lookup`, `$graphLookup` and `$unionWith`.
     #[must_use]
     pub fn with_foreign(mut self, foreign: Box<dyn Foreign>) -> PipelineRun {
         self.foreign = foreign;

@@ -3,7 +3,7 @@
 //! 1. An update is read once and applied to any number of documents. Applying it to a document gives a new document or an
 //!    error; nothing is changed in place.
 //! 2. What an update does not name is copied byte for byte. A result that equals the document as bytes is reported as no
-//!    change.
+//!    change, unless a `$push` has inserted, sorted or cut off elements.
 //! 3. All operators act on the document in the order of their paths, whatever the order in which they are written: names
 //!    in the order of their bytes, numbers by value. So new fields are appended in that order, as in MongoDB since 5.0.
 //! 4. The `_id` of a document never changes.
@@ -26,6 +26,7 @@ use crate::{Code, Result, RuleError};
 use apply::{Change, Occasion};
 use bson::RawDocument;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
+use std::cell::Cell;
 use tree::{Node, Room, damaged};
 use upsert::Wanted;
 
@@ -95,7 +96,8 @@ impl Update {
         Ok(Update(Kind::Replacement(update.to_owned())))
     }
 
-    /// The document after the update; `None` if that leaves every byte as it is. `now_ms` is what `$currentDate` writes,
+    /// The document after the update; `None` if that changes nothing. What a `$push` inserts, sorts or cuts off is a change even if
+    /// every byte is as it was, as in MongoDB. `now_ms` is what `$currentDate` writes,
     /// in milliseconds since 1970.
     ///
     /// # Errors
@@ -103,8 +105,10 @@ impl Update {
     /// an operator does not fit what the document holds; `BSONObjectTooLarge`, and `BadValue` for too many levels, of the
     /// result. The message names the operator and the path.
     pub fn apply(&self, document: &RawDocument, now_ms: i64) -> Result<Option<RawDocumentBuf>> {
-        let updated = self.updated(document, Occasion { now_ms, is_insert: false, room: &Room::new() })?;
-        if updated.as_bytes() == document.as_bytes() {
+        let (room, is_change) = (Room::new(), Cell::new(false));
+        let occasion = Occasion { now_ms, is_insert: false, room: &room, is_change: &is_change };
+        let updated = self.updated(document, occasion)?;
+        if updated.as_bytes() == document.as_bytes() && !is_change.get() {
             return Ok(None);
         }
         check(&updated)?;
@@ -126,7 +130,8 @@ impl Update {
             Kind::Operators(_) => Wanted::All,
         };
         let seed = upsert::seed(query, wanted)?;
-        let document = self.updated(&seed, Occasion { now_ms, is_insert: true, room: &Room::new() })?;
+        let (room, is_change) = (Room::new(), Cell::new(false));
+        let document = self.updated(&seed, Occasion { now_ms, is_insert: true, room: &room, is_change: &is_change })?;
         check(&document)?;
         Ok(document)
     }

@@ -30,6 +30,7 @@ pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let RawBsonRef::Array(stages) = command.required("pipeline")? else {
         return Err(mismatch("pipeline", "a list of stages", command.required("pipeline")?));
     };
+    command.switch("allowDiskUse")?;
     let cursor_is_given = command.get("cursor").is_some();
     if !cursor_is_given {
         let what = "The 'cursor' option is required, except for aggregate with the explain argument";

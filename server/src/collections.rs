@@ -1,15 +1,15 @@
 //! Commands on collections and databases as a whole, and on indexes.
 
 use crate::batches::first_batch;
-use crate::command::{Command, flag, mismatch, missing, refuse_buckets};
+use crate::command::{Command, count_of, flag, mismatch, missing, refuse_buckets};
 use crate::cursors::List;
 use crate::databases::check_new_collection;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::{json, reply};
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use ebbtide::{Database, DocumentsOptions, FileAccess, HoldInfo};
-use ebbtide_documents::{Filter, Purpose};
+use ebbtide_documents::{Filter, Purpose, TypeClass, whole_number};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
 
@@ -44,6 +44,14 @@ pub(crate) fn through_engine(command: &Command<'_>) -> Result<RawDocumentBuf> {
 pub(crate) fn drop_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let collection = command.collection()?;
     let database = existing(command, collection)?;
+    match command.get("index") {
+        None | Some(RawBsonRef::String(_) | RawBsonRef::Array(_)) => {}
+        Some(RawBsonRef::Document(key)) if is_id(key) => {
+            return Err(CommandError::new(Code::InvalidOptions, "cannot drop _id index"));
+        }
+        Some(RawBsonRef::Document(_)) => {}
+        Some(other) => return Err(mismatch("index", "a name, a list of names or a key", other)),
+    }
     let mut answer = json::run(&database, files(command), json::of(command))?;
     if database.documents(collection).is_ok() {
         count_id_index(&mut answer, "nIndexesWas");
@@ -52,6 +60,13 @@ pub(crate) fn drop_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
         answer.insert("msg".to_owned(), Json::from("non-_id indexes dropped for collection"));
     }
     Ok(reply::finished(json::to_bson(&answer)?))
+}
+
+/// Whether a key is that of the index on `_id`.
+fn is_id(key: &RawDocument) -> bool {
+    let mut members = key.iter().filter_map(std::result::Result::ok);
+    let first = members.next().map(|(name, value)| (name.as_str(), whole_number(value)));
+    first == Some(("_id", Some(1))) && members.next().is_none()
 }
 
 /// The index on `_id` counts, as in MongoDB.
@@ -68,12 +83,16 @@ pub(crate) fn create(command: &Command<'_>) -> Result<RawDocumentBuf> {
         let what = format!("Collection {} already exists.", command.namespace(collection));
         return Err(CommandError::new(Code::NamespaceExists, what));
     }
-    json::run(&database, files(command), json::of(command))?;
+    let mut request = json::of(command);
+    // That asks for nothing.
+    request.retain(|name, value| name != "capped" || *value != Json::Bool(false));
+    json::run(&database, files(command), request)?;
     Ok(reply::done())
 }
 
 pub(crate) fn rename(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let (from, to) = (command.collection()?, command.string("to")?.unwrap_or_default());
+    let from = command.collection()?;
+    let to = command.string("to")?.ok_or_else(|| missing("to", "renameCollection"))?;
     let parts = |namespace: &str| namespace.split_once('.').map(|(d, c)| (d.to_owned(), c.to_owned()));
     let wrong = || CommandError::new(Code::InvalidNamespace, "renameCollection and to must be 'database.collection'");
     let ((database, from), (target, to)) = (parts(from).ok_or_else(wrong)?, parts(to).ok_or_else(wrong)?);
@@ -103,6 +122,10 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
         }
         Some(other) => return Err(mismatch("commitQuorum", "a string or a number", other)),
     }
+    if let Some(RawBsonRef::Array(indexes)) = command.get("indexes") {
+        let indexes = indexes.into_iter().filter_map(std::result::Result::ok);
+        indexes.filter_map(RawBsonRef::as_document).try_for_each(check_index)?;
+    }
     let mut request = json::of(command);
     request.remove("commitQuorum");
     if let Some(Json::Array(indexes)) = request.get_mut("indexes") {
@@ -113,6 +136,9 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
                     index.remove(*switch);
                 }
             });
+            if index.get("collation") == Some(&json!({"locale": "simple"})) {
+                index.remove("collation");
+            }
         }
     }
     let database = command.shared.databases.get_or_create(command.database)?;
@@ -123,13 +149,38 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
     }
     let is_new = ensure_collection(command, &database, collection)?;
     let mut answer = json::run(&database, files(command), request)?;
-    if answer.contains_key("createdCollectionAutomatically") {
+    if answer.contains_key("note") {
+        answer.remove("createdCollectionAutomatically");
+    } else if answer.contains_key("createdCollectionAutomatically") {
         answer.insert("createdCollectionAutomatically".to_owned(), Json::from(is_new));
     }
     if database.documents(collection).is_ok() {
         ["numIndexesBefore", "numIndexesAfter"].into_iter().for_each(|name| count_id_index(&mut answer, name));
     }
     Ok(reply::finished(json::to_bson(&answer)?))
+}
+
+/// Refuses what no index can have, of that which says nothing otherwise.
+fn check_index(index: &RawDocument) -> Result<()> {
+    let get = |name: &str| index.get(name).ok().flatten();
+    match get("v") {
+        None | Some(RawBsonRef::Null) => {}
+        Some(version) if TypeClass::of(version) != TypeClass::Number => {
+            return Err(mismatch("the field 'v' of an index", "a number", version));
+        }
+        Some(version) if matches!(whole_number(version), Some(1 | 2)) => {}
+        Some(_) => return Err(CommandError::new(Code::CannotCreateIndex, "an index must have v: 2 or v: 1")),
+    }
+    let Some(RawBsonRef::Document(key)) = get("key") else { return Ok(()) };
+    if get("name") == Some(RawBsonRef::String("_id_")) && !is_id(key) {
+        let what = "the index name '_id_' is reserved for the _id index, which must have the key {_id: 1}";
+        return Err(CommandError::new(Code::BadValue, what));
+    }
+    let first = key.iter().filter_map(std::result::Result::ok).next();
+    if key.iter().count() == 1 && first.is_some_and(|(name, value)| name == "_id" && whole_number(value) == Some(-1)) {
+        return Err(CommandError::new(Code::BadValue, "the key of an index on _id must be {_id: 1}"));
+    }
+    Ok(())
 }
 
 /// Creates an ordinary collection where there is none; whether it did.
@@ -161,7 +212,7 @@ pub(crate) fn list(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Some(filter) => Filter::parse(filter, Purpose::Find)?,
         None => Filter::everything(),
     };
-    let name_only = command.flag("nameOnly")?.unwrap_or(false);
+    let name_only = command.switch("nameOnly")?.unwrap_or(false);
     let mut listed = Vec::new();
     if let Some(database) = command.existing()? {
         for one in batch_of(json::run(&database, files(command), one_member("listCollections"))?) {
@@ -203,14 +254,7 @@ pub(crate) fn batch_size(command: &Command<'_>) -> Result<Option<u64>> {
             format!("unknown option '{}' of cursor", shown.escape_debug()),
         ));
     }
-    let whole = |size| {
-        let wrong = || CommandError::new(Code::BadValue, "batchSize must be a whole number, 0 or more");
-        let whole = ebbtide_documents::whole_number(size).ok_or_else(wrong)?;
-        let negative =
-            || CommandError::of_server(ServerCode::Location51024, format!("batchSize must be 0 or more, not {whole}"));
-        u64::try_from(whole).map_err(|_| negative())
-    };
-    size.map(whole).transpose()
+    size.map(|size| count_of("batchSize", size)).transpose()
 }
 
 pub(crate) fn list_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
@@ -246,7 +290,13 @@ fn whole(figures: &Map<String, Json>, name: &str) -> i64 {
 /// The `scale` of a command on sizes.
 fn scale(command: &Command<'_>) -> Result<i64> {
     match command.whole("scale")? {
-        Some(scale) if scale < 1 => Err(CommandError::new(Code::BadValue, "scale must be 1 or more")),
+        Some(scale) if scale < 1 => {
+            let what = format!("scale must be 1 or more, not {scale}");
+            Err(match command.handler.name {
+                "collStats" => CommandError::of_server(ServerCode::Location51024, what),
+                _ => CommandError::new(Code::BadValue, what),
+            })
+        }
         scale => Ok(scale.unwrap_or(1)),
     }
 }

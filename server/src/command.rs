@@ -167,7 +167,7 @@ impl<'a> Command<'a> {
             let what = "transactions are not available: each command is atomic by itself";
             return Err(CommandError::new(Code::IllegalOperation, what));
         }
-        let given = command.count("maxTimeMS")?.filter(|millis| *millis > 0).map(Duration::from_millis);
+        let given = command.time_max()?;
         if let Some(time) = given.into_iter().chain(shared.settings.statement_max).min() {
             command.deadline = command.deadline.after(time);
         }
@@ -211,11 +211,25 @@ impl<'a> Command<'a> {
             RawBsonRef::String("") => {
                 Err(CommandError::new(Code::InvalidNamespace, "the name of a collection must not be empty"))
             }
+            RawBsonRef::String(name) if name.starts_with('.') => {
+                let shown: String = name.chars().take(60).collect();
+                let what = format!("Collection names cannot start with '.': {}", shown.escape_debug());
+                Err(CommandError::new(Code::InvalidNamespace, what))
+            }
             RawBsonRef::String(name) => {
                 refuse_buckets(name)?;
                 Ok(name)
             }
-            other => Err(mismatch(self.handler.name, "the name of a collection", other)),
+            other => {
+                let code = match self.handler.name {
+                    "count" | "distinct" | "validate" | "collStats" | "compact" => Code::InvalidNamespace,
+                    "aggregate" => Code::FailedToParse,
+                    _ => Code::BadValue,
+                };
+                let given = ebbtide_documents::type_name(other);
+                let what = format!("{} must be the name of a collection, not {given}", self.handler.name);
+                Err(CommandError::new(code, what))
+            }
         }
     }
 
@@ -281,17 +295,28 @@ impl<'a> Command<'a> {
         self.get(option).map(|value| flag(option, value)).transpose()
     }
 
-    /// A whole number from 0.
+    /// True or false, and nothing else.
+    pub(crate) fn switch(&self, option: &str) -> Result<Option<bool>> {
+        self.get(option).map(|value| switch(option, value)).transpose()
+    }
+
+    /// A number from 0, of which the whole part counts.
     pub(crate) fn count(&self, option: &str) -> Result<Option<u64>> {
-        let Some(whole) = self.whole(option)? else { return Ok(None) };
-        let negative = || {
-            let what = format!("{option} must be 0 or more, not {whole}");
-            match option {
-                "maxTimeMS" => CommandError::new(Code::BadValue, what),
-                _ => CommandError::of_server(ServerCode::Location51024, what),
+        self.get(option).map(|value| count_of(option, value)).transpose()
+    }
+
+    /// The time that the command may take; 0 is as long as it needs.
+    fn time_max(&self) -> Result<Option<Duration>> {
+        let Some(value) = self.get("maxTimeMS") else { return Ok(None) };
+        let millis = ebbtide_documents::whole_number(value).and_then(|millis| u64::try_from(millis).ok());
+        match millis {
+            Some(0) => Ok(None),
+            Some(millis) if millis <= u64::from(i32::MAX.unsigned_abs()) => Ok(Some(Duration::from_millis(millis))),
+            _ => {
+                let what = format!("maxTimeMS must be a whole number from 0 to {}", i32::MAX);
+                Err(CommandError::new(Code::BadValue, what))
             }
-        };
-        u64::try_from(whole).map(Some).map_err(|_| negative())
+        }
     }
 
     /// A whole number.
@@ -359,6 +384,28 @@ pub(crate) fn is_simple(collation: &RawDocument) -> bool {
     let first = members.next().and_then(std::result::Result::ok);
     first.is_some_and(|(name, value)| name.as_str() == "locale" && value == RawBsonRef::String("simple"))
         && members.next().is_none()
+}
+
+/// A number from 0, of which the whole part counts, as in MongoDB.
+pub(crate) fn count_of(option: &str, value: RawBsonRef<'_>) -> Result<u64> {
+    let whole = match value {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the whole part counts; what is beyond 64 bits is the limit"
+        )]
+        RawBsonRef::Double(d) => d as i64,
+        value => ebbtide_documents::whole_number(value).ok_or_else(|| mismatch(option, "a whole number", value))?,
+    };
+    u64::try_from(whole).map_err(|_| {
+        CommandError::of_server(ServerCode::Location51024, format!("{option} must be 0 or more, not {whole}"))
+    })
+}
+
+pub(crate) fn switch(option: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    match value {
+        RawBsonRef::Boolean(b) => Ok(b),
+        other => Err(mismatch(option, "true or false", other)),
+    }
 }
 
 pub(crate) fn flag(option: &str, value: RawBsonRef<'_>) -> Result<bool> {

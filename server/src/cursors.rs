@@ -167,8 +167,12 @@ impl Cursors {
     /// Takes the results of a cursor, for one who owns it.
     pub(crate) fn take(&self, id: i64, namespace: &str, user: Option<&str>) -> Result<Box<dyn Results>> {
         let mut open = self.open.lock();
-        let cursor = open.get_mut(&id).filter(|cursor| cursor.namespace == namespace).ok_or_else(|| not_found(id))?;
+        let cursor = open.get_mut(&id).ok_or_else(|| not_found(id))?;
         check_owner(id, cursor, user)?;
+        if cursor.namespace != namespace {
+            let what = format!("cursor {id} belongs to another collection than {namespace}");
+            return Err(CommandError::of_server(ServerCode::Unauthorized, what));
+        }
         let in_use = || CommandError::of_server(ServerCode::CursorInUse, format!("cursor {id} serves another getMore"));
         cursor.results.take().ok_or_else(in_use)
     }

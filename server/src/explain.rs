@@ -57,7 +57,7 @@ pub(crate) fn explain(command: &Command<'_>) -> Result<RawDocumentBuf> {
         None | Some("executionStats" | "allPlansExecution") => true,
         Some(_) => {
             let what = "verbosity must be 'queryPlanner', 'executionStats' or 'allPlansExecution'";
-            return Err(CommandError::new(Code::FailedToParse, what));
+            return Err(CommandError::new(Code::BadValue, what));
         }
     };
     let name = body.iter().next().and_then(std::result::Result::ok).map_or("", |(name, _)| name.as_str());
@@ -383,7 +383,7 @@ fn buckets(command: &Command<'_>, snapshot: &CollectionSnapshot, request: &ScanR
 
 /// `aggregate`, which may be asked to explain itself.
 pub(crate) fn aggregate(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    match command.flag("explain")? {
+    match command.switch("explain")? {
         Some(true) => explain_aggregate(command, false),
         _ => aggregate::aggregate(command),
     }

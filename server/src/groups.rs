@@ -1,7 +1,7 @@
 //! A `$group` over measurements, from the engine's aggregates.
 
 use crate::columns::bson_of;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, KeptDeadline};
 use crate::error::Result;
 use crate::measurements::{Query, Selection};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -38,15 +38,16 @@ impl AggregateGuard for Limits<'_> {
     }
 }
 
-/// Metas by what the `_id` takes of them.
+/// Metas by what the `_id` takes of them, until the command has to end.
 #[derive(Debug)]
-struct ByKey(GroupPlan);
+struct ByKey(GroupPlan, KeptDeadline);
 
 impl MetaGroups for ByKey {
     fn group(&self, metas: &ArrayRef) -> std::result::Result<Vec<u32>, ArrowError> {
         let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
         let number = |at: usize| {
-            let key = self.0.meta_key(bson_of(&value_at(metas.as_ref(), at)));
+            let is_over = || self.1.get().check().is_err();
+            let key = self.0.meta_key(bson_of(&value_at(metas.as_ref(), at)), &is_over);
             let key = key.map_err(|error| ArrowError::ComputeError(error.to_string()))?;
             let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             Ok(*numbers.entry(key).or_insert(next))
@@ -140,7 +141,7 @@ pub(crate) fn grouped(
         return Ok(None);
     }
     let Some((from, to)) = times.filter(|(from, to)| from <= to) else {
-        return Ok(plan.fold(&[] as &[Part], limits.now_ms));
+        return folded(plan, &[], limits);
     };
     let precision = snapshot.schema().precision;
     let per_ms = match precision {
@@ -155,7 +156,9 @@ pub(crate) fn grouped(
         time: TimeRange::of_units(Some(from), Some(to), precision),
         meta,
         by_meta: plan.by_meta(),
-        meta_groups: plan.by_meta().then(|| Arc::new(ByKey(plan.clone())) as Arc<dyn MetaGroups>),
+        meta_groups: plan
+            .by_meta()
+            .then(|| Arc::new(ByKey(plan.clone(), limits.deadline.kept())) as Arc<dyn MetaGroups>),
         width: plan.width_ms().map(|width| Precision::Ms.duration(width)),
     };
     let width = request.width.and_then(|width| precision.units_in(width));
@@ -167,7 +170,7 @@ pub(crate) fn grouped(
         }
         let Some(parts) = in_parts(snapshot, &request, range, 1, &aggregates, limits, per_ms)? else { break };
         // One more than is wanted: the end of the range may cut through the last one.
-        match plan.fold(&parts, limits.now_ms) {
+        match folded(plan, &parts, limits)? {
             Some(groups) if groups.len() as u64 > first.count => return Ok(Some(groups)),
             Some(_) => bins = count.checked_mul(FURTHER),
             None => break,
@@ -177,10 +180,16 @@ pub(crate) fn grouped(
     let parts: &[u64] = if request.width.is_some() { &[1, PARTS_MAX] } else { &[1] };
     for parts in parts {
         if let Some(windows) = in_parts(snapshot, &request, (from, to), *parts, &aggregates, limits, per_ms)? {
-            return Ok(plan.fold(&windows, limits.now_ms));
+            return folded(plan, &windows, limits);
         }
     }
     Ok(None)
+}
+
+/// The documents of the groups; nothing if the figures do not determine them.
+fn folded(plan: &GroupPlan, windows: &[Part], limits: &Limits<'_>) -> Result<Option<Vec<RawDocumentBuf>>> {
+    let groups = plan.fold(windows, limits.now_ms, &|| limits.deadline.check().is_err());
+    groups.map_err(|error| limits.deadline.reason(error.into()))
 }
 
 /// The windows of a request, asked for in so many parts of its time; nothing if the engine refuses.

@@ -6,13 +6,14 @@
 
 use crate::admission::wait_for_room;
 use crate::collections::ensure_collection;
-use crate::command::Command;
+use crate::command::{Command, mismatch};
 use crate::cursors::Results;
 use crate::databases::{check_collection, unfinished_name};
 use crate::error::{CommandError, Result};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use ebbtide::{Database, Documents, DocumentsOptions, UpdateRequest, WriteOutcome};
+use ebbtide_documents::Pipeline;
 use ebbtide_ttl::Code;
 
 /// Documents that are written at a time.
@@ -56,8 +57,9 @@ fn of_number(code: i32, message: impl Into<String>) -> CommandError {
     ebbtide_documents::ExpressionError::new(code, message).into()
 }
 
-/// Takes the last stage off if it writes.
+/// Takes the last stage off if it writes. A mistake in the outline of the pipeline comes before all others.
 pub(crate) fn split<'a>(command: &Command<'a>, stages: &'a RawArray) -> Result<Option<(Output<'a>, RawArrayBuf)>> {
+    Pipeline::check_outline(stages)?;
     let all: Vec<RawBsonRef<'a>> = stages.into_iter().filter_map(std::result::Result::ok).collect();
     let Some((RawBsonRef::Document(last), before)) = all.split_last().map(|(last, before)| (*last, before)) else {
         return Ok(None);
@@ -71,78 +73,140 @@ pub(crate) fn split<'a>(command: &Command<'a>, stages: &'a RawArray) -> Result<O
     Ok(Some((output, before.iter().copied().collect())))
 }
 
-/// `db` and `coll`, or a name.
-fn target<'a>(command: &Command<'a>, stage: &str, value: RawBsonRef<'a>) -> Result<(&'a str, &'a str)> {
-    let (database, collection) = match value {
-        RawBsonRef::String(name) => (command.database, name),
-        RawBsonRef::Document(object) => {
-            let text = |name: &str| object.get(name).ok().flatten().and_then(RawBsonRef::as_str);
-            let unknown = object.iter().filter_map(std::result::Result::ok).map(|(name, _)| name.as_str());
-            if let Some(unknown) = unknown.into_iter().find(|name| !matches!(*name, "db" | "coll")) {
-                let what = format!("BSON field '{stage}.{unknown}' is an unknown field.");
-                return Err(CommandError::new(Code::IDLUnknownField, what));
+fn parse_out<'a>(command: &Command<'a>, argument: RawBsonRef<'a>) -> Result<Output<'a>> {
+    let (database, collection) = match argument {
+        RawBsonRef::Document(target) => {
+            let text = |name: &str| target.get(name).ok().flatten().and_then(RawBsonRef::as_str).unwrap_or_default();
+            (text("db"), text("coll"))
+        }
+        name => (command.database, name.as_str().unwrap_or_default()),
+    };
+    if collection.starts_with("system.") {
+        return Err(of_number(17385, format!("Can't $out to special collection: {collection}")));
+    }
+    Ok(Output { database, collection, how: How::Replace })
+}
+
+/// Where a `$merge` writes.
+fn merge_target<'a>(command: &Command<'a>, into: RawBsonRef<'a>) -> Result<(&'a str, &'a str)> {
+    match into {
+        RawBsonRef::String("") => Err(of_number(5_786_800, "$merge 'into' field cannot be an empty string")),
+        RawBsonRef::String(name) => Ok((command.database, name)),
+        RawBsonRef::Document(target) => {
+            let (mut database, mut collection) = (command.database, "");
+            for (name, value) in target.iter().filter_map(std::result::Result::ok) {
+                match (name.as_str(), value) {
+                    ("db", RawBsonRef::String(text)) => database = text,
+                    ("coll", RawBsonRef::String(text)) => collection = text,
+                    ("db" | "coll", RawBsonRef::Null) => {}
+                    (name @ ("db" | "coll"), other) => {
+                        return Err(mismatch(&format!("into.{name}"), "a string", other));
+                    }
+                    (unknown, _) => {
+                        let what = format!("BSON field 'into.{unknown}' is an unknown field.");
+                        return Err(CommandError::new(Code::IDLUnknownField, what));
+                    }
+                }
             }
-            (text("db").unwrap_or(command.database), text("coll").unwrap_or_default())
+            if collection.is_empty() {
+                return Err(of_number(5_786_801, "$merge 'into' field must specify a 'coll' that is not empty"));
+            }
+            Ok((database, collection))
         }
         other => {
             let given = ebbtide_documents::type_name(other);
-            return Err(of_number(16990, format!("{stage} only supports a string or object argument, not {given}")));
+            let what = format!("$merge 'into' field must be either a string or an object, but found {given}");
+            Err(of_number(51178, what))
         }
-    };
-    if collection.is_empty() {
-        let what = format!("{stage} must name a collection");
-        return Err(CommandError::new(Code::InvalidNamespace, what));
     }
-    Ok((database, collection))
 }
 
-fn parse_out<'a>(command: &Command<'a>, argument: RawBsonRef<'a>) -> Result<Output<'a>> {
-    let (database, collection) = target(command, "$out", argument)?;
-    Ok(Output { database, collection, how: How::Replace })
+fn when_matched(value: RawBsonRef<'_>) -> Result<WhenMatched> {
+    match value {
+        RawBsonRef::String("replace") => Ok(WhenMatched::Replace),
+        RawBsonRef::String("merge") => Ok(WhenMatched::Merge),
+        RawBsonRef::String("keepExisting") => Ok(WhenMatched::Keep),
+        RawBsonRef::String("fail") => Ok(WhenMatched::Fail),
+        RawBsonRef::String(_) => Err(CommandError::new(Code::BadValue, "whenMatched of $merge has an unknown value")),
+        RawBsonRef::Array(_) => {
+            let what = "a pipeline in whenMatched of $merge is not available: use replace, merge, keepExisting or fail";
+            Err(of_number(115, what))
+        }
+        other => {
+            let given = ebbtide_documents::type_name(other);
+            Err(of_number(51191, format!("$merge 'whenMatched' must be a string or an array, but found {given}")))
+        }
+    }
+}
+
+fn when_not_matched(value: RawBsonRef<'_>) -> Result<WhenNotMatched> {
+    match value {
+        RawBsonRef::String("insert") => Ok(WhenNotMatched::Insert),
+        RawBsonRef::String("discard") => Ok(WhenNotMatched::Discard),
+        RawBsonRef::String("fail") => Ok(WhenNotMatched::Fail),
+        RawBsonRef::String(_) => {
+            Err(CommandError::new(Code::BadValue, "whenNotMatched of $merge has an unknown value"))
+        }
+        other => Err(mismatch("whenNotMatched of $merge", "a string", other)),
+    }
+}
+
+/// Refuses to find documents by anything but their `_id`.
+fn check_on(on: RawBsonRef<'_>) -> Result<()> {
+    let fields = match on {
+        RawBsonRef::String(_) => vec![on],
+        RawBsonRef::Array(list) => list.into_iter().filter_map(std::result::Result::ok).collect(),
+        other => {
+            let given = ebbtide_documents::type_name(other);
+            let what = format!("$merge 'on' field must be either a string or an array of strings, but found {given}");
+            return Err(of_number(51186, what));
+        }
+    };
+    if fields.is_empty() {
+        return Err(of_number(51187, "If explicitly specifying $merge 'on', must include at least one field"));
+    }
+    if let Some(other) = fields.iter().find(|field| field.as_str().is_none()) {
+        let given = ebbtide_documents::type_name(*other);
+        return Err(of_number(51134, format!("$merge 'on' array elements must be strings, but found {given}")));
+    }
+    if let Some(repeated) = fields.iter().enumerate().find(|(at, field)| fields[..*at].contains(field)) {
+        let what = format!("Found a duplicate field '{}'", repeated.1.as_str().unwrap_or_default());
+        return Err(of_number(31465, what));
+    }
+    if fields == [RawBsonRef::String("_id")] {
+        return Ok(());
+    }
+    let what = "$merge finds documents by their _id alone: other fields are not unique here";
+    Err(of_number(51183, what))
 }
 
 fn parse_merge<'a>(command: &Command<'a>, argument: RawBsonRef<'a>) -> Result<Output<'a>> {
     let (mut into, mut matched, mut not_matched) = (None, WhenMatched::Merge, WhenNotMatched::Insert);
     let options = match argument {
-        RawBsonRef::String(_) => {
-            into = Some(target(command, "$merge", argument)?);
+        RawBsonRef::Document(options) => options,
+        name => {
+            into = Some(merge_target(command, name)?);
             crate::reply::empty()
         }
-        RawBsonRef::Document(options) => options,
-        other => {
-            let given = ebbtide_documents::type_name(other);
-            return Err(of_number(51182, format!("$merge requires a string or object argument, but found {given}")));
-        }
     };
+    let mut has_variables = false;
     for (name, value) in options.iter().filter_map(std::result::Result::ok) {
         match (name.as_str(), value) {
-            ("into", value) => into = Some(target(command, "$merge", value)?),
-            ("on", RawBsonRef::String("_id")) => {}
-            ("on", RawBsonRef::Array(list)) if is_id_alone(list) => {}
-            ("on", _) => {
-                let what = "$merge finds documents by their _id alone: other fields are not unique here";
-                return Err(of_number(51183, what));
-            }
-            ("whenMatched", RawBsonRef::String("replace")) => matched = WhenMatched::Replace,
-            ("whenMatched", RawBsonRef::String("merge")) => matched = WhenMatched::Merge,
-            ("whenMatched", RawBsonRef::String("keepExisting")) => matched = WhenMatched::Keep,
-            ("whenMatched", RawBsonRef::String("fail")) => matched = WhenMatched::Fail,
-            ("whenMatched", RawBsonRef::Array(_)) | ("let", _) => {
-                let what =
-                    "a pipeline in whenMatched of $merge is not available: use replace, merge, keepExisting or fail";
-                return Err(of_number(115, what));
-            }
-            ("whenNotMatched", RawBsonRef::String("insert")) => not_matched = WhenNotMatched::Insert,
-            ("whenNotMatched", RawBsonRef::String("discard")) => not_matched = WhenNotMatched::Discard,
-            ("whenNotMatched", RawBsonRef::String("fail")) => not_matched = WhenNotMatched::Fail,
-            (name @ ("whenMatched" | "whenNotMatched"), _) => {
-                return Err(CommandError::new(Code::BadValue, format!("{name} of $merge has an unknown value")));
-            }
+            ("into", value) => into = Some(merge_target(command, value)?),
+            ("on" | "let" | "whenNotMatched", RawBsonRef::Null) => {}
+            ("on", value) => check_on(value)?,
+            ("whenMatched", value) => matched = when_matched(value)?,
+            ("whenNotMatched", value) => not_matched = when_not_matched(value)?,
+            ("let", RawBsonRef::Document(_)) => has_variables = true,
+            ("let", other) => return Err(mismatch("let of $merge", "an object", other)),
             (other, _) => {
                 let what = format!("BSON field '$merge.{other}' is an unknown field.");
                 return Err(CommandError::new(Code::IDLUnknownField, what));
             }
         }
+    }
+    if has_variables {
+        return Err(of_number(51199, "'let' of $merge needs a pipeline in whenMatched, which is not available"));
     }
     let insert_alone = matches!(matched, WhenMatched::Keep | WhenMatched::Fail);
     if insert_alone && not_matched != WhenNotMatched::Insert {
@@ -152,11 +216,6 @@ fn parse_merge<'a>(command: &Command<'a>, argument: RawBsonRef<'a>) -> Result<Ou
     let missing = || of_number(40414, "BSON field '$merge.into' is missing but a required field");
     let (database, collection) = into.ok_or_else(missing)?;
     Ok(Output { database, collection, how: How::Merge(matched, not_matched) })
-}
-
-fn is_id_alone(list: &RawArray) -> bool {
-    let mut fields = list.into_iter().filter_map(std::result::Result::ok);
-    fields.next() == Some(RawBsonRef::String("_id")) && fields.next().is_none()
 }
 
 impl Output<'_> {

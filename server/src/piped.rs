@@ -222,7 +222,9 @@ impl Others {
             Source::Measurements(snapshot) => Some(Box::new(Measurements::new(snapshot, Query::new(filter)?))),
             Source::Missing => None,
             Source::Profile => {
-                let what = format!("'{collection}' cannot be read by $lookup, nor by $unionWith within another stage");
+                let what = format!(
+                    "'{collection}' cannot be read by $lookup and $graphLookup, nor by $unionWith within another stage"
+                );
                 return Err(CommandError::of_server(ServerCode::CommandNotSupported, what));
             }
         })

@@ -14,7 +14,9 @@ use crate::{aggregate, groups, profile, reply};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
-use ebbtide_documents::{Distinct, Pipeline, Projection, Sort, has_expressions, whole_number};
+use ebbtide_documents::{
+    Distinct, ExpressionError, Pipeline, Projection, Sort, TypeClass, has_expressions, whole_number,
+};
 use ebbtide_ttl::Code;
 use tokio::task::block_in_place;
 
@@ -51,6 +53,9 @@ fn document_or_empty<'a>(command: &Command<'a>, option: &str) -> Result<&'a RawD
 
 pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(FIND_REFUSED)?;
+    for switch in ["singleBatch", "allowDiskUse", "allowPartialResults", "noCursorTimeout"] {
+        command.switch(switch)?;
+    }
     check_name(command)?;
     check_hint(command, command.get("hint"))?;
     let constants = command.constants()?;
@@ -70,14 +75,15 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             Some(computed) => computed.elements.clone(),
             None => Projection::parse(projection)?,
         };
-        let results = Box::new(block_in_place(|| aggregate::piped(command, &stages))?);
+        let results = block_in_place(|| aggregate::piped(command, &stages)).map_err(of_projection)?;
+        let results = Box::new(results);
         return answer_find(command, projected(results, chosen));
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
     let pipeline = |computed: &Computed| {
         let project = RawArrayBuf::from_iter([rawdoc! { "$project": computed.stage.clone() }]);
-        Pipeline::parse_with(&project, &constants)
+        Pipeline::parse_with(&project, &constants).map_err(|error| of_projection(error.into()))
     };
     let pipeline = computed.as_ref().map(pipeline).transpose()?;
     let projection = if computed.is_some() { empty() } else { projection };
@@ -110,9 +116,19 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
     answer_find(command, results)
 }
 
+/// The error of a `$project` as that of a find's projection: an operator in one that leaves fields out has a code of its own.
+fn of_projection(error: CommandError) -> CommandError {
+    match error.code {
+        31310 => {
+            ExpressionError::new(31252, "an operator computes a field in a projection that leaves fields out").into()
+        }
+        _ => error,
+    }
+}
+
 fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDocumentBuf> {
     let namespace = command.namespace(command.collection()?);
-    let only_one = command.flag("singleBatch")?.unwrap_or(false);
+    let only_one = command.switch("singleBatch")?.unwrap_or(false);
     let batch_size = command.count("batchSize")?;
     let is_short = results.is_short();
     let answer = || first_batch(command, &namespace, results, batch_size, only_one);
@@ -230,13 +246,22 @@ fn check_name(command: &Command<'_>) -> Result<()> {
     Err(CommandError::new(Code::InvalidNamespace, "the name of a collection must not hold '$'"))
 }
 
+/// A negative limit means its magnitude, as in MongoDB; 0 is none.
+fn limit_of_count(command: &Command<'_>) -> Result<Option<u64>> {
+    let Some(value) = command.get("limit") else { return Ok(None) };
+    let Some(limit) = whole_number(value) else {
+        let code = if TypeClass::of(value) == TypeClass::Number { Code::FailedToParse } else { Code::BadValue };
+        return Err(CommandError::new(code, "limit must be a whole number"));
+    };
+    Ok(Some(limit.unsigned_abs()).filter(|limit| *limit > 0))
+}
+
 fn counted(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["collation"])?;
     check_name(command)?;
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
-    // A negative limit means its magnitude, as in MongoDB.
-    let limit = command.whole("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0);
+    let limit = limit_of_count(command)?;
     let skip = command.count("skip")?.unwrap_or(0);
     if has_expressions(filter) {
         let mut stages = matching(filter, empty(), skip, limit)?;

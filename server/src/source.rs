@@ -91,7 +91,10 @@ pub(crate) fn wrong_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) ->
         RawBsonRef::String(_) | RawBsonRef::Document(_) => {
             "hint provided does not correspond to an existing index: listIndexes names those that exist"
         }
-        _ => "hint must be the name of an index, or its key",
+        _ => {
+            let what = "hint must be the name of an index, or its key";
+            return Some(ebbtide::Error::new(Code::FailedToParse, what));
+        }
     };
     Some(ebbtide::Error::new(Code::BadValue, wrong))
 }

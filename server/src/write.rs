@@ -4,7 +4,7 @@
 //! their exceptions. What is wrong with the server, as a full disk, is an error of the command.
 
 use crate::collections::ensure_collection;
-use crate::command::{Command, flag, is_simple, mismatch, missing};
+use crate::command::{Command, is_simple, mismatch, missing, switch};
 use crate::error::{CommandError, Result, ServerCode, write_errors};
 use crate::reply;
 use crate::shared::add;
@@ -140,8 +140,8 @@ impl<'a> One<'a> {
         }
     }
 
-    fn flag(&self, option: &str) -> Result<bool> {
-        Ok(self.get(option).map(|value| flag(option, value)).transpose()?.unwrap_or(false))
+    fn switch(&self, option: &str) -> Result<bool> {
+        Ok(self.get(option).map(|value| switch(option, value)).transpose()?.unwrap_or(false))
     }
 
     /// Why an option that is not here refuses the write.
@@ -169,7 +169,7 @@ fn refuse_none(list: &str, writes: &[&RawDocument]) -> Result<()> {
 pub(crate) fn insert(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let documents = command.list("documents")?;
     refuse_none("documents", &documents)?;
-    let ordered = command.flag("ordered")?.unwrap_or(true);
+    let ordered = command.switch("ordered")?.unwrap_or(true);
     add(&command.shared.counters.inserts, documents.len() as u64);
     match target(command, true)? {
         Target::Documents(target) => {
@@ -209,9 +209,14 @@ fn one_update(
 ) -> Result<std::result::Result<UpdateRequest, ebbtide::Error>> {
     let refused = ["arrayFilters", "collation", "c", "sort"];
     let one = One::new("updates", index, update, &[&["q", "u", "multi", "upsert", "hint"], &refused[..]].concat())?;
-    let (multi, upsert) = (one.flag("multi")?, one.flag("upsert")?);
+    let (multi, upsert) = (one.switch("multi")?, one.switch("upsert")?);
     let query = one.query()?.to_owned();
     let change = one.get("u").ok_or_else(|| missing("u", &one.what))?;
+    if !matches!(change, RawBsonRef::Document(_) | RawBsonRef::Array(_)) {
+        let given = ebbtide_documents::type_name(change);
+        let what = format!("u of {} must be an object or a list, not {given}", one.what);
+        return Err(CommandError::new(Code::FailedToParse, what));
+    }
     if let Some(error) = one.refused(&refused).or_else(|| wrong_hint(command, one.get("hint"))) {
         return Ok(Err(error));
     }
@@ -222,10 +227,10 @@ pub(crate) fn update(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["let"])?;
     let updates = command.list("updates")?;
     refuse_none("updates", &updates)?;
-    let ordered = command.flag("ordered")?.unwrap_or(true);
+    let ordered = command.switch("ordered")?.unwrap_or(true);
     let creates = updates.iter().any(|update| {
         let upsert = update.get("upsert").ok().flatten();
-        upsert.is_some_and(|value| flag("upsert", value).unwrap_or(false))
+        upsert == Some(RawBsonRef::Boolean(true))
     });
     let first = first_query(&updates);
     let read = updates.iter().enumerate().map(|(index, update)| one_update(command, index, update));
@@ -261,26 +266,23 @@ fn one_delete<'a>(
     let refused = ["collation"];
     let one = One::new("deletes", index, delete, &["q", "limit", "hint", "collation"])?;
     let limit = one.get("limit").ok_or_else(|| missing("limit", &one.what))?;
-    let wrong = match ebbtide_documents::whole_number(limit) {
-        Some(0 | 1) => None,
+    let only_one = match ebbtide_documents::whole_number(limit) {
+        Some(0) => false,
+        Some(1) => true,
         _ => {
             let what = "limit of a delete must be 0, for all that match, or 1, for one of them";
-            Some(ebbtide::Error::new(Code::FailedToParse, what))
+            return Err(CommandError::new(Code::FailedToParse, what));
         }
     };
-    let only_one = ebbtide_documents::whole_number(limit) == Some(1);
-    Ok((
-        one.query()?,
-        only_one,
-        wrong.or_else(|| one.refused(&refused)).or_else(|| wrong_hint(command, one.get("hint"))),
-    ))
+    let wrong = one.refused(&refused).or_else(|| wrong_hint(command, one.get("hint")));
+    Ok((one.query()?, only_one, wrong))
 }
 
 pub(crate) fn delete(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["let"])?;
     let deletes = command.list("deletes")?;
     refuse_none("deletes", &deletes)?;
-    let ordered = command.flag("ordered")?.unwrap_or(true);
+    let ordered = command.switch("ordered")?.unwrap_or(true);
     let first = first_query(&deletes);
     let read = deletes.iter().enumerate().map(|(index, delete)| one_delete(command, index, delete));
     let deletes = read.collect::<Result<Vec<_>>>()?;

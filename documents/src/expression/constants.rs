@@ -1,11 +1,11 @@
 //! The `let` of a command: values that its expressions see by name.
 
 use super::accumulator::size_of_value;
-use super::parse::{Parser, check_variable};
+use super::parse::{CURRENT, Parser, check_bound, check_variable};
 use super::{Expression, ExpressionError, Moment, Node, Result, Value, Variable, members};
 use crate::DOCUMENT_BYTES_MAX;
 use crate::stop::Stop;
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -97,6 +97,15 @@ impl Constants {
         Ok(Expression(Parser::new(self).any(expression)?))
     }
 
+    /// Reads the expression of a `$redact`. It sees what it may return by name, and as `$$CURRENT` an object of its own, in the first
+    /// slot.
+    pub(crate) fn redaction(&self, expression: RawBsonRef<'_>) -> Result<Expression> {
+        let mut constants = self.clone();
+        let named = |(name, text): (&str, &str)| (name.to_owned(), Some(RawBson::String(text.to_owned())));
+        constants.values.extend([("DESCEND", "descend"), ("PRUNE", "prune"), ("KEEP", "keep")].map(named));
+        Ok(Expression(Parser::with_variables(&constants, vec![CURRENT.to_owned()]).any(expression)?))
+    }
+
     /// What the pipeline of a `$lookup` or `$unionWith` sees: these variables too.
     ///
     /// # Errors
@@ -106,7 +115,7 @@ impl Constants {
             let what = format!("Maximum number of nested sub-pipelines exceeded. Limit is {PIPELINES_MAX}");
             return Err(ExpressionError::new(232, what));
         }
-        variables.iter().try_for_each(|name| check_variable(name))?;
+        variables.iter().try_for_each(|name| check_bound(name))?;
         let outer = self.outer.iter().cloned().chain(variables.iter().map(|name| (*name).to_owned())).collect();
         Ok(Constants { outer, depth: self.depth + 1, ..self.clone() })
     }

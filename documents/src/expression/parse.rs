@@ -12,6 +12,8 @@ use bson::raw::{CString, RawBson, RawBsonRef};
 
 /// Levels that an expression may have.
 const DEPTH_MAX: usize = 100;
+/// The variable that paths without one begin at: the document, unless it is bound.
+pub(super) const CURRENT: &str = "CURRENT";
 /// Names that a path may have, as in MongoDB.
 pub(crate) const PATH_NAMES_MAX: usize = 200;
 
@@ -31,7 +33,12 @@ fn failed(message: impl Into<String>) -> ExpressionError {
 
 impl<'a> Parser<'a> {
     pub(super) fn new(constants: &'a Constants) -> Parser<'a> {
-        Parser { constants, variables: Vec::new(), depth: 0 }
+        Parser::with_variables(constants, Vec::new())
+    }
+
+    /// For an expression for which these variables are bound, from the slot 0 on.
+    pub(super) fn with_variables(constants: &'a Constants, variables: Vec<String>) -> Parser<'a> {
+        Parser { constants, variables, depth: 0 }
     }
 
     /// Any value as an expression.
@@ -60,6 +67,11 @@ impl<'a> Parser<'a> {
         slot.map(Variable::Slot).or_else(|| self.constants.outer(name).map(Variable::Outer))
     }
 
+    /// What `$$CURRENT` is.
+    fn current(&self) -> Variable {
+        self.variable(CURRENT).unwrap_or(Variable::Root)
+    }
+
     /// `$a.b` or `$$variable.b`.
     fn path(&self, text: &str) -> Result<Node> {
         let names = |path: &str| path.split('.').map(str::to_owned).collect::<Vec<_>>();
@@ -69,14 +81,15 @@ impl<'a> Parser<'a> {
                 if path.is_empty() {
                     return Err(ExpressionError::new(16872, "'$' by itself is not a valid FieldPath"));
                 }
-                (Variable::Root, names(path))
+                (self.current(), names(path))
             }
             Some(rest) => {
                 let mut names = names(rest);
                 let name = names.remove(0);
                 match name.as_str() {
                     "" => return Err(failed("empty variable names are not allowed")),
-                    "ROOT" | "CURRENT" => (Variable::Root, names),
+                    "ROOT" => (Variable::Root, names),
+                    CURRENT => (self.current(), names),
                     "NOW" => (Variable::Now, names),
                     "REMOVE" => return Ok(Node::Constant(None)),
                     name => match self.variable(name) {
@@ -292,7 +305,7 @@ impl<'a> Parser<'a> {
         };
         let vars = members(vars);
         let names: Vec<&str> = vars.iter().map(|(name, _)| *name).collect();
-        names.iter().try_for_each(|name| check_variable(name))?;
+        names.iter().try_for_each(|name| check_bound(name))?;
         let values = vars.iter().map(|(_, value)| self.any(*value)).collect::<Result<Vec<_>>>()?;
         let (slot, node) = self.within(&names, within)?;
         Ok(Node::Let(values, slot, Box::new(node)))
@@ -320,7 +333,7 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        check_variable(variable)?;
+        check_bound(variable)?;
         let missing =
             |code, name: &str| ExpressionError::new(code, format!("Missing '{name}' parameter to {operator}"));
         let input = self.any(input.ok_or_else(|| missing(code(16880, 28648), "input"))?)?;
@@ -359,8 +372,8 @@ impl<'a> Parser<'a> {
 
     fn field(&mut self, argument: RawBsonRef<'_>) -> Result<Node> {
         let Some(object) = argument.as_document().filter(|object| !is_expression(object)) else {
-            let root = Node::Path(Variable::Root, Vec::new());
-            return Ok(Node::Field(Box::new(self.any(argument)?), Box::new(root)));
+            let current = Node::Path(self.current(), Vec::new());
+            return Ok(Node::Field(Box::new(self.any(argument)?), Box::new(current)));
         };
         let (mut field, mut input) = (None, None);
         for (name, value) in members(object) {
@@ -419,6 +432,12 @@ fn check_names(path: &str, names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Checks the name of a variable within an expression or a pipeline.
+pub(super) fn check_bound(name: &str) -> Result<()> {
+    if name == CURRENT { Ok(()) } else { check_variable(name) }
+}
+
+/// Checks the name of a variable of a command.
 pub(super) fn check_variable(name: &str) -> Result<()> {
     let mut characters = name.chars();
     let begins = |c: char| c.is_ascii_lowercase() || !c.is_ascii();

@@ -1,9 +1,8 @@
 //! $bucketAuto: documents in the order of an expression, in buckets of about the same number of documents.
 
 use super::Result;
-use super::feed::kept_bytes;
 use super::group::{Field, document_bytes, take_all, write_all};
-use super::memory::Memory;
+use super::memory::{Memory, kept_bytes};
 use crate::expression::accumulator::Accumulator;
 use crate::expression::{Expression, ExpressionError, Moment};
 use crate::raw::writer::DocumentWriter;

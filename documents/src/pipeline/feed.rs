@@ -4,8 +4,8 @@ use super::bucket_auto::BucketAuto;
 use super::facet::Facets;
 use super::group::Grouping;
 use super::lookup::{Foreign, Table};
-use super::memory::Memory;
-use super::union::UnionWith;
+use super::memory::{Memory, kept_bytes};
+use super::union::{KeptUnion, UnionWith};
 use super::{Result, Stage};
 use crate::expression::accumulator::number;
 use crate::expression::{Moment, Scope, check_document};
@@ -35,8 +35,11 @@ pub(super) enum State {
     },
     /// A run for each facet.
     Facet(Facets),
-    /// Of a `$unionWith`: whether the stages after it need no more.
-    IsFull(bool),
+    /// Of a `$unionWith`: whether the stages after it need no more, and the documents of the other collection.
+    Union {
+        is_full: bool,
+        kept: KeptUnion,
+    },
 }
 
 impl State {
@@ -49,11 +52,11 @@ impl State {
         match stage {
             Stage::Group(_) => State::Group(Grouping::default()),
             Stage::Sort(..) | Stage::Sample(_) | Stage::BucketAuto(_) => State::Sort { found: Vec::new(), bytes: 0 },
-            Stage::Lookup(_) => State::Lookup(None),
+            Stage::Lookup(_) | Stage::Graph(_) => State::Lookup(None),
             Stage::Windows(_) | Stage::Densify(_) => State::Kept { found: Vec::new(), bytes: 0 },
             Stage::Limit(_) | Stage::Skip(_) | Stage::Count(_) => State::Counted(0),
             Stage::Facet(facets) => State::Facet(Facets::new(facets)),
-            Stage::Union(_) => State::IsFull(false),
+            Stage::Union(_) => State::Union { is_full: false, kept: KeptUnion::default() },
             _ => State::Nothing,
         }
     }
@@ -70,7 +73,8 @@ impl State {
             State::Group(grouping) => grouping.bytes(),
             State::Lookup(table) => table.as_ref().map_or(0, |table| table.bytes()),
             State::Facet(facets) => facets.bytes(),
-            State::Nothing | State::Counted(_) | State::IsFull(_) => 0,
+            State::Union { kept, .. } => kept.bytes(),
+            State::Nothing | State::Counted(_) => 0,
         }
     }
 }
@@ -134,17 +138,20 @@ impl InnerRun {
     }
 
     /// Ends the input and takes the results, whose bytes are still counted. After that another run can begin, which finds the
-    /// collections that `$lookup`s have read so far.
+    /// collections that stages have read so far.
     pub(super) fn restart(&mut self, stages: &[Stage], shared: Shared<'_>) -> Result<Results> {
         let mut feed = self.feed(stages, shared);
         for (at, stage) in stages.iter().enumerate() {
-            if !matches!(stage, Stage::Lookup(_)) {
-                feed.finish_stage(at)?;
+            match stage {
+                Stage::Lookup(_) | Stage::Graph(_) => {}
+                Stage::Union(union) => feed.unite_again(at, union)?,
+                _ => feed.finish_stage(at)?,
             }
         }
         for (state, stage) in self.states.iter_mut().zip(stages) {
             match state {
                 State::Lookup(Some(table)) => table.forget_results(shared.memory),
+                State::Union { is_full, .. } => *is_full = false,
                 _ => *state = State::new(stage),
             }
         }
@@ -197,6 +204,14 @@ impl Feed<'_> {
                 let joined = lookup.joined(&document, table, shared)?;
                 next.give(joined)
             }
+            (Stage::Graph(graph), State::Lookup(table)) => {
+                let joined = graph.joined(&document, table, shared)?;
+                next.give(joined)
+            }
+            (Stage::Redact(redact), _) => match redact.object(&document, &mut Scope::new(&document, moment))? {
+                Some(kept) => next.give(kept),
+                None => Ok(true),
+            },
             (Stage::Limit(limit), State::Counted(count)) => {
                 if *count >= *limit {
                     return Ok(false);
@@ -214,7 +229,7 @@ impl Feed<'_> {
                 Ok(true)
             }
             (Stage::Unwind(unwind), _) => unwind.give(document, &mut next),
-            (Stage::Union(_), State::IsFull(is_full)) => {
+            (Stage::Union(_), State::Union { is_full, .. }) => {
                 let more = next.give(document)?;
                 *is_full = !more;
                 Ok(more)
@@ -276,7 +291,9 @@ impl Feed<'_> {
                 grouping.finish(group)?
             }
             (Stage::Facet(facets), State::Facet(runs)) => vec![runs.finish(facets, &mut held, self.shared)?],
-            (Stage::Union(union), State::IsFull(false)) => return self.unite(union),
+            (Stage::Union(union), State::Union { is_full: false, .. }) => {
+                return self.unite(union, &mut KeptUnion::nothing());
+            }
             (_, State::Lookup(Some(table))) => {
                 held = table.bytes();
                 Vec::new()
@@ -301,18 +318,44 @@ impl Feed<'_> {
         Ok(())
     }
 
+    /// Hands on the results of a pipeline over another collection, whose documents are kept for another time.
+    fn unite_again(&mut self, at: usize, union: &UnionWith) -> Result<()> {
+        let (before, states) = self.states.split_at_mut(at + 1);
+        let Some(State::Union { is_full: false, kept }) = before.last_mut() else { return Ok(()) };
+        let stages = &self.stages[at + 1..];
+        Feed { stages, states, results: self.results, shared: self.shared }.unite(union, kept)
+    }
+
     /// Hands on the results of a pipeline over another collection.
-    fn unite(&mut self, union: &UnionWith) -> Result<()> {
+    fn unite(&mut self, union: &UnionWith, kept: &mut KeptUnion) -> Result<()> {
         let shared = self.shared;
+        if union.collection.is_empty() {
+            return Err(ExpressionError::new(73, "$unionWith must name a collection"));
+        }
         let (filter, stages) = union.split();
         let mut run = InnerRun::new(stages);
         let mut is_full = false;
-        shared.foreign.visit(&union.collection, &filter, shared.moment.stop.0, &mut |document| {
+        let mut take = |document: RawDocumentBuf| -> Result<bool> {
             shared.moment.stop.check()?;
             let more = run.take(stages, document, shared)?;
             is_full = !self.give_all(run.results())?;
             Ok(more && !is_full)
-        })?;
+        };
+        if let Some(documents) = kept.documents() {
+            for document in documents {
+                if !take(document.clone())? {
+                    break;
+                }
+            }
+        } else {
+            let mut is_whole = true;
+            shared.foreign.visit(&union.collection, &filter, shared.moment.stop.0, &mut |document| {
+                kept.add(&document, shared.memory)?;
+                is_whole = take(document)?;
+                Ok(is_whole)
+            })?;
+            kept.end(is_whole, shared.memory);
+        }
         if is_full {
             shared.memory.give_back(run.bytes());
             return Ok(());
@@ -341,11 +384,6 @@ fn check_size(document: &RawDocumentBuf) -> Result<()> {
     }
     let what = format!("a result of {bytes} bytes is too large: size must be between 0 and {max} (16 MB)");
     Err(ExpressionError::new(10334, what))
-}
-
-/// About the memory that a document takes where it is kept.
-pub(super) fn kept_bytes(document: &RawDocumentBuf) -> usize {
-    document.as_bytes().len() + 64
 }
 
 /// The first documents in the order of their keys.

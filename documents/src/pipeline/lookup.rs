@@ -1,8 +1,8 @@
 //! $lookup: documents of another collection with an equal value, or what a pipeline makes of its documents.
 
 use super::condition::Condition;
-use super::feed::{InnerRun, Shared, kept_bytes};
-use super::memory::Memory;
+use super::feed::{InnerRun, Shared};
+use super::memory::{Memory, kept_bytes};
 use super::project::set;
 use super::{Result, Stage, all_hold, split_conditions};
 use crate::expression::{Expression, Moment, Node, Value, Variable};
@@ -11,6 +11,7 @@ use crate::stop::Stop;
 use crate::{ExpressionError, Filter, Purpose, append_value_key, value_key};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -18,7 +19,7 @@ use std::ops::ControlFlow;
 /// Takes a document, and returns whether it can use more.
 pub type Take<'t> = dyn FnMut(RawDocumentBuf) -> std::result::Result<bool, ExpressionError> + 't;
 
-/// The other collections of a database, for `$lookup` and `$unionWith`.
+/// The other collections of a database, for `$lookup`, `$graphLookup` and `$unionWith`.
 pub trait Foreign: Debug + Send {
     /// Visits the documents of a collection that match a filter until no more can be used; none of a collection that does not
     /// exist. `stop` is asked now and then whether to give up.
@@ -131,8 +132,25 @@ impl Table {
         self.bytes -= bytes;
     }
 
+    /// The document with a number.
+    pub(super) fn document(&self, at: usize) -> &RawDocumentBuf {
+        &self.documents[at]
+    }
+
+    /// The numbers of the documents that may have a value. Lists are equal to lists within documents too, and regular expressions
+    /// match texts, neither of which the table knows.
+    pub(super) fn candidates(&self, value: &RawBson) -> Cow<'_, [usize]> {
+        match value {
+            RawBson::Array(_) | RawBson::RegularExpression(_) => Cow::Owned((0..self.documents.len()).collect()),
+            value => {
+                let found = self.by_value.get(&value_key(value.as_raw_bson_ref()));
+                Cow::Borrowed(found.map_or(&[][..], Vec::as_slice))
+            }
+        }
+    }
+
     /// Adds a document, with the keys of its values; returns the memory that it takes.
-    fn add(&mut self, document: RawDocumentBuf, keys: Vec<Vec<u8>>) -> usize {
+    pub(super) fn add(&mut self, document: RawDocumentBuf, keys: Vec<Vec<u8>>) -> usize {
         let at = self.documents.len();
         let mut bytes = kept_bytes(&document);
         for key in keys {
@@ -167,10 +185,7 @@ impl Lookup {
     /// The keys by which a document of the other collection is found.
     fn keys(&self, document: &RawDocument, moment: Moment<'_>) -> Result<Vec<Vec<u8>>> {
         if let Some((_, foreign)) = &self.equal {
-            // An empty list has no element; what is looked for then is null or the list.
-            let key =
-                |key: RawBsonRef<'_>| value_key(if key == RawBsonRef::Undefined { RawBsonRef::Null } else { key });
-            return Ok(index_keys(document, foreign).into_iter().map(key).collect());
+            return Ok(keys_at(document, foreign));
         }
         match self.inner.as_ref().and_then(|inner| inner.equality.as_ref()) {
             Some(equality) => Ok(vec![Equality::key(equality.field.evaluate_at(document, moment)?)]),
@@ -263,6 +278,13 @@ impl Inner {
     }
 }
 
+/// The keys by which a document is found, of the values that a path reaches. An empty list has no element; what is looked for then
+/// is null or the list.
+pub(super) fn keys_at(document: &RawDocument, path: &Path) -> Vec<Vec<u8>> {
+    let key = |key: RawBsonRef<'_>| value_key(if key == RawBsonRef::Undefined { RawBsonRef::Null } else { key });
+    index_keys(document, path).into_iter().map(key).collect()
+}
+
 /// The numbers of the documents with a value that is equal to one of this document.
 fn equal(
     document: &RawDocument,
@@ -281,17 +303,9 @@ fn equal(
     }
     let mut found: BTreeSet<usize> = BTreeSet::new();
     for value in wanted {
-        // Lists are equal to lists within documents too, which the table does not know.
-        let everything: Vec<usize>;
-        let candidates = match &value {
-            RawBson::Array(_) => {
-                everything = (0..table.documents.len()).collect();
-                everything.as_slice()
-            }
-            value => table.by_value.get(&value_key(value.as_raw_bson_ref())).map_or(&[][..], Vec::as_slice),
-        };
-        let filter = is_equal(foreign, value.clone())?;
-        for at in candidates {
+        let candidates = table.candidates(&value);
+        let filter = is_equal(foreign, value)?;
+        for at in candidates.iter() {
             stop.check()?;
             if filter.matches(&table.documents[*at]) {
                 found.insert(*at);

@@ -2,6 +2,7 @@
 
 use super::Result;
 use crate::ExpressionError;
+use bson::raw::RawDocumentBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,6 +62,11 @@ impl Memory {
     pub(super) fn left(&self) -> usize {
         self.max.saturating_sub(self.used())
     }
+}
+
+/// About the memory that a document takes where it is kept.
+pub(super) fn kept_bytes(document: &RawDocumentBuf) -> usize {
+    document.as_bytes().len() + 64
 }
 
 #[cfg(test)]

@@ -3,13 +3,16 @@
 mod accumulators;
 mod bucket;
 mod densify;
+mod graph;
 mod lookup;
 mod nested;
+mod outline;
 mod windows;
 
 use super::condition::{Condition, split_expressions};
 use super::group::Group;
 use super::project::{Field, Others, Projector, Tree};
+use super::redact::Redact;
 use super::unwind::Unwind;
 use super::{Pipeline, Result, Stage, height};
 use crate::expression::accumulator::Kind;
@@ -27,7 +30,13 @@ fn wrong(code: i32, message: impl Into<String>) -> ExpressionError {
     ExpressionError::new(code, message)
 }
 
+/// Checks what MongoDB looks at in all stages before it reads any.
+pub(super) fn check_outline(stages: &RawArray) -> Result<()> {
+    outline::check(stages)
+}
+
 pub(super) fn pipeline(stages: &RawArray, constants: &Constants) -> Result<Pipeline> {
+    outline::check(stages)?;
     let pipeline = read(stages, constants, |_, _| Ok(false))?;
     // Only once all of it could be read.
     pipeline.check_constants()?;
@@ -42,14 +51,7 @@ fn read(
 ) -> Result<Pipeline> {
     let mut read = Vec::new();
     for stage in stages.into_iter().map_while(std::result::Result::ok) {
-        let RawBsonRef::Document(stage) = stage else {
-            return Err(wrong(14, "Each element of the 'pipeline' array must be an object"));
-        };
-        let members = members(stage);
-        let [(name, argument)] = members.as_slice() else {
-            return Err(wrong(40323, "A pipeline stage specification object must contain exactly one field."));
-        };
-        let (name, argument) = (*name, *argument);
+        let (name, argument) = outline::stage_of(stage)?;
         if !skip(name, argument)? {
             one(name, argument, constants, &mut read)?;
         }
@@ -144,6 +146,8 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
         "$facet" => nested::facet(argument, constants)?,
         "$unionWith" => nested::union_with(argument, constants)?,
         "$lookup" => lookup::lookup(argument, constants)?,
+        "$graphLookup" => graph::graph_lookup(argument, constants)?,
+        "$redact" => Stage::Redact(Redact(constants.redaction(argument)?)),
         "$setWindowFields" => windows::set_window_fields(argument, constants)?,
         "$densify" => densify::densify(argument)?,
         "$fill" => return windows::fill(argument, constants, stages),
@@ -151,14 +155,12 @@ fn one(name: &str, argument: RawBsonRef<'_>, constants: &Constants, stages: &mut
             return Err(wrong(40601, format!("{name} can only be the final stage in the pipeline")));
         }
         "$collStats" | "$currentOp" | "$indexStats" => {
+            nested::check_argument(name, argument, constants)?;
             return Err(wrong(40602, format!("{name} is only valid as the first stage in a pipeline.")));
         }
         "$_internalInhibitOptimization" => Stage::Inhibit,
         "$replaceWith" => Stage::ReplaceRoot(constants.expression(argument)?),
-        other => {
-            let shown: String = other.chars().take(60).collect();
-            return Err(wrong(40324, format!("Unrecognized pipeline stage name: '{}'", shown.escape_debug())));
-        }
+        other => return Err(outline::unrecognized(other)),
     };
     stages.push(stage);
     Ok(())
@@ -322,9 +324,6 @@ fn add_fields(name: &str, object: &RawDocument, constants: &Constants) -> Result
         message: format!("Invalid {name} :: caused by :: {}", error.message),
         ..error
     };
-    if object.is_empty() {
-        return Err(within(wrong(40177, "specification must have at least one field")));
-    }
     let mut fields = Vec::new();
     flatten("", object, &mut fields, false, constants).map_err(within)?;
     let mut tree = Tree::default();

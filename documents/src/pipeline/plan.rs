@@ -14,7 +14,8 @@ use crate::expression::accumulator::{Accumulator, Kind, Places};
 use crate::expression::figure::{Figure, FigureValue};
 use crate::expression::{Expression, Moment, Node, Scope, Value, Variable, date_width, gcd, is_date_operator};
 use crate::raw::writer::DocumentWriter;
-use crate::value_key;
+use crate::stop::Stop;
+use crate::{ExpressionError, value_key};
 use bson::DateTime;
 use bson::raw::{CString, RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -22,6 +23,8 @@ use std::collections::hash_map::{self, HashMap};
 
 /// About the bytes of an object as `_id`.
 const ID_BYTES: usize = 64;
+/// Windows between two questions whether the command was ended.
+const STRIDE: usize = 1 << 10;
 
 /// Windows of time with the figures of each; those of one meta in the order of their times.
 pub trait WindowFigures {
@@ -265,13 +268,21 @@ impl GroupPlan {
 
     /// A key of what the `_id` takes of a meta: metas of the same key need no figures of their own.
     ///
+    /// `stop` is asked now and then whether to give up.
+    ///
     /// # Errors
-    /// Those of the operators.
-    pub fn meta_key(&self, meta: Option<RawBson>) -> std::result::Result<Vec<u8>, crate::ExpressionError> {
+    /// Those of the operators; 50 if it was stopped.
+    pub fn meta_key(
+        &self,
+        meta: Option<RawBson>,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<Vec<u8>, ExpressionError> {
+        let moment = Moment { stop: Stop(stop), ..Moment::at(0) };
+        moment.stop.check()?;
         let document = self.document(0, meta);
         let mut key = Vec::new();
         for part in &self.of_meta {
-            let value = part.evaluate(&document, 0)?;
+            let value = part.evaluate_at(&document, moment)?;
             key.push(u8::from(value.is_some()));
             key.extend(value_key(value.unwrap_or(RawBson::Null).as_raw_bson_ref()));
         }
@@ -294,17 +305,37 @@ impl GroupPlan {
     }
 
     /// The documents of the groups, from the figures of all windows, those of one part after those of another; `None` if they do
-    /// not determine what comes out document by document.
-    #[must_use]
-    pub fn fold(&self, parts: &[impl WindowFigures], now_ms: i64) -> Option<Vec<RawDocumentBuf>> {
+    /// not determine what comes out document by document. `stop` is asked now and then whether to give up.
+    ///
+    /// # Errors
+    /// 50 if it was stopped.
+    pub fn fold(
+        &self,
+        parts: &[impl WindowFigures],
+        now_ms: i64,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<Option<Vec<RawDocumentBuf>>, ExpressionError> {
+        let moment = Moment { stop: Stop(stop), ..Moment::at(now_ms) };
+        let folded = self.folded(parts, moment);
+        // What was stopped is not determined either.
+        if folded.is_none() {
+            moment.stop.check()?;
+        }
+        Ok(folded)
+    }
+
+    fn folded(&self, parts: &[impl WindowFigures], moment: Moment<'_>) -> Option<Vec<RawDocumentBuf>> {
         let has_edges = self.figures.iter().any(|figure| matches!(figure, Figure::First(_) | Figure::Last(_)));
         // Groups in the order in which they are found, and their numbers in that of their `_id`.
         let mut groups: Vec<GroupOfWindows> = Vec::new();
         let mut numbers: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         for (part, windows) in parts.iter().enumerate() {
-            let mut ids = Ids::new(self, windows.metas(), now_ms);
+            let mut ids = Ids::new(self, windows.metas(), moment);
             let mut meta_keys: Vec<Option<Vec<u8>>> = vec![None; windows.metas().len()];
             for window in 0..windows.count() {
+                if window % STRIDE == 0 {
+                    moment.stop.check().ok()?;
+                }
                 if !matches!(windows.figure(window, 0), Some(FigureValue::Int(1..))) {
                     continue;
                 }
@@ -316,7 +347,10 @@ impl GroupPlan {
                 let meta_key = match &mut meta_keys[meta] {
                     _ if !has_edges => None,
                     Some(known) => Some(known.clone()),
-                    fresh => Some(fresh.insert(self.meta_key(windows.metas()[meta].clone()).ok()?).clone()),
+                    fresh => {
+                        let key = self.meta_key(windows.metas()[meta].clone(), moment.stop.0).ok()?;
+                        Some(fresh.insert(key).clone())
+                    }
                 };
                 match numbers.entry(value_key(id.as_raw_bson_ref())) {
                     Entry::Vacant(place) => {
@@ -342,7 +376,7 @@ impl GroupPlan {
         let mut documents = Vec::with_capacity(groups.len());
         let mut bytes = 0;
         for group in groups {
-            let document = self.document_of(&group, &places, parts, bytes)?;
+            let document = self.document_of(&group, &places, parts, (bytes, moment))?;
             bytes = document_bytes(&document);
             documents.push(document);
         }
@@ -355,14 +389,17 @@ impl GroupPlan {
         group: &GroupOfWindows,
         places: &[Option<Places>],
         parts: &[impl WindowFigures],
-        bytes: usize,
+        (bytes, moment): (usize, Moment<'_>),
     ) -> Option<RawDocumentBuf> {
         let mut document = DocumentWriter::with_capacity(bytes);
         document.append(cstr!("_id"), group.id.as_raw_bson_ref());
         for ((name, kind, argument), places) in self.group.fields.iter().zip(places) {
             let constant = argument.constant().and_then(|constant| Some(constant.as_ref()?.as_raw_bson_ref()));
             let mut accumulator = Accumulator::new(kind);
-            for (part, window) in std::iter::once(&group.first).chain(&group.others) {
+            for (at, (part, window)) in std::iter::once(&group.first).chain(&group.others).enumerate() {
+                if at % STRIDE == 0 {
+                    moment.stop.check().ok()?;
+                }
                 let figure = |figure| parts[*part].figure(*window, figure);
                 accumulator.take_figures(kind, constant, places.as_ref(), figure)?;
             }
@@ -385,7 +422,7 @@ struct GroupOfWindows {
 struct Ids<'p> {
     plan: &'p GroupPlan,
     metas: &'p [Option<RawBson>],
-    now_ms: i64,
+    moment: Moment<'p>,
     /// The members of an object, or the whole `_id` without a name.
     parts: Vec<(Option<&'p CString>, &'p Node, Known)>,
 }
@@ -398,7 +435,7 @@ enum Known {
 }
 
 impl<'p> Ids<'p> {
-    fn new(plan: &'p GroupPlan, metas: &'p [Option<RawBson>], now_ms: i64) -> Ids<'p> {
+    fn new(plan: &'p GroupPlan, metas: &'p [Option<RawBson>], moment: Moment<'p>) -> Ids<'p> {
         let known = |node: &Node| match depends(node, &plan.time, plan.meta.as_deref()) {
             Some(Depends { width_ms: None, .. }) => Known::OfMeta(vec![None; metas.len()]),
             Some(Depends { on_meta: false, .. }) => Known::OfTime(HashMap::new()),
@@ -408,7 +445,7 @@ impl<'p> Ids<'p> {
             Node::Object(members) => members.iter().map(|(name, node)| (Some(name), node, known(node))).collect(),
             node => vec![(None, node, known(node))],
         };
-        Ids { plan, metas, now_ms, parts }
+        Ids { plan, metas, moment, parts }
     }
 
     /// The `_id` of a window; `None` if it cannot be computed.
@@ -418,7 +455,7 @@ impl<'p> Ids<'p> {
         for (name, node, known) in &mut self.parts {
             let compute = || {
                 let document = self.plan.document(start_ms, self.metas[meta].clone());
-                node.evaluate(&mut Scope::new(&document, Moment::at(self.now_ms))).ok()
+                node.evaluate(&mut Scope::new(&document, self.moment)).ok()
             };
             let computed;
             let value = match known {

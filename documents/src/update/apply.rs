@@ -9,6 +9,7 @@ use crate::raw::type_name;
 use crate::{Code, Result, RuleError};
 use bson::raw::{RawBson, RawBsonRef};
 use bson::{DateTime, Timestamp};
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 /// One path of one operator.
@@ -65,6 +66,8 @@ pub(super) struct Occasion<'r> {
     pub(super) is_insert: bool,
     /// For nulls in lists.
     pub(super) room: &'r Room,
+    /// Set by what counts as a change even if it leaves the document as it was.
+    pub(super) is_change: &'r Cell<bool>,
 }
 
 impl Change {
@@ -92,7 +95,9 @@ impl Change {
             Action::CurrentDate(clock) => self.set(document, Node::Value(clock.value(occasion.now_ms)), room),
             Action::Push(push) => {
                 let elements = self.list_to_grow(document, Code::BadValue, room)?;
-                push.apply(elements);
+                if push.apply(elements) {
+                    occasion.is_change.set(true);
+                }
                 Ok(())
             }
             Action::AddToSet(values) => {

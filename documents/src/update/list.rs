@@ -67,8 +67,10 @@ pub(super) enum End {
 }
 
 impl Push {
-    /// Changes the elements of the list.
-    pub(super) fn apply<'a>(&'a self, elements: &mut Vec<Node<'a>>) {
+    /// Changes the elements of the list. Returns whether that counts as a change: as in MongoDB, elements that are inserted do even if
+    /// they do not stay, and so does a sort.
+    pub(super) fn apply<'a>(&'a self, elements: &mut Vec<Node<'a>>) -> bool {
+        let mut is_change = !self.values.is_empty() || self.sort.is_some();
         let place = insertion_place(self.position, elements.len());
         elements.splice(place..place, self.values.iter().map(|value| Node::Value(value.as_raw_bson_ref())));
         if let Some(sort) = &self.sort {
@@ -76,12 +78,14 @@ impl Push {
         }
         if let Some(slice) = self.slice {
             let excess = elements.len().saturating_sub(usize::try_from(slice.unsigned_abs()).unwrap_or(usize::MAX));
+            is_change |= excess > 0;
             if slice < 0 {
                 elements.drain(..excess);
             } else {
                 elements.truncate(elements.len() - excess);
             }
         }
+        is_change
     }
 }
 

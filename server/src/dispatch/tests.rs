@@ -13,6 +13,7 @@ use std::time::Duration;
 mod logs;
 mod nested;
 mod operations;
+mod refusals;
 
 /// What each role may do beyond the one before it. A command that is in no list fails the test.
 const ANYONE: &[&str] =

@@ -172,6 +172,27 @@ def lookups():
     plain("large", [{"text": "x" * 1000} for _ in range(2000)])
     joined = {"from": "large", "localField": "a", "foreignField": "a", "as": "r"}
     refused(146, lambda: list(things.aggregate([{"$lookup": joined}])), "$lookup")
+    graph = {"from": "large", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "r"}
+    refused(146, lambda: list(things.aggregate([{"$graphLookup": graph}])), "$graphLookup")
+    [found] = things.aggregate([{"$graphLookup": {**graph, "restrictSearchWithMatch": {"_id": 0}}}])
+    assert found["r"] == [], found
+
+
+def graphs():
+    things = plain("things", [{"_id": i, "n": i, "to": [i + 2, i + 1]} for i in range(5)])
+    graph = {"from": "things", "startWith": 0, "connectFromField": "to", "connectToField": "n", "as": "r"}
+    found = next(things.aggregate([{"$graphLookup": graph}]))
+    assert [thing["_id"] for thing in found["r"]] == [0, 1, 2, 3, 4]
+    series("weather", [{"t": at(0), "m": "a", "v": 1}, {"t": at(1), "m": "a", "v": 2}])
+    of_weather = {"from": "weather", "startWith": "a", "connectFromField": "next", "connectToField": "m", "as": "r"}
+    assert [found["v"] for found in next(things.aggregate([{"$graphLookup": of_weather}]))["r"]] == [1, 2]
+
+
+def last_batches():
+    plain("things", [{"_id": i} for i in range(4)])
+    first = db.command({"find": "things", "batchSize": 2})["cursor"]
+    last = db.command({"getMore": Int64(first["id"]), "collection": "things", "batchSize": 2})["cursor"]
+    assert first["id"] != 0 and last["id"] == 0 and len(last["nextBatch"]) == 2
 
 
 def memory():
@@ -285,6 +306,8 @@ ROWS = {
     "`$merge` finds documents by `_id`": merges,
     "`$out` fills a collection": outputs,
     "`$lookup` keeps the other collection in memory": lookups,
+    "`$graphLookup` lists documents": graphs,
+    "the batch that takes the last document": last_batches,
     "in the pipelines of `$lookup` and `$unionWith`": sources,
     "`granularity` of `$bucketAuto`": buckets,
     "all collections of a pipeline": instants,

@@ -2,7 +2,8 @@
 
 use super::super::lookup::{Equality, Inner, Lookup};
 use super::super::{Result, Stage, all_of};
-use super::nested::{Around, inner_pipeline, stages_of};
+use super::nested::{Around, inner_pipeline};
+use super::outline::{from_of, stages_of};
 use super::{object, path_of, wrong};
 use crate::expression::{Constants, members};
 use crate::paths::Path;
@@ -10,11 +11,11 @@ use crate::raw::type_name;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 
 pub(super) fn lookup(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Stage> {
-    let (mut from, mut local, mut foreign, mut into, mut variables, mut stages) = (None, None, None, None, None, None);
-    let what = format!("the $lookup stage specification must be an object, but found {}", type_name(argument));
-    for (name, value) in members(object(argument, 9, what)?) {
+    let from = from_of("$lookup", argument)?;
+    let (mut local, mut foreign, mut into, mut variables, mut stages) = (None, None, None, None, None);
+    for (name, value) in argument.as_document().map(members).unwrap_or_default() {
         let place = match name {
-            "from" => &mut from,
+            "from" => continue,
             "localField" => &mut local,
             "foreignField" => &mut foreign,
             "as" => &mut into,
@@ -36,9 +37,6 @@ pub(super) fn lookup(argument: RawBsonRef<'_>, constants: &Constants) -> Result<
         *place = Some(text);
     }
     let from = from.ok_or_else(|| wrong(9, "must specify 'pipeline' when 'from' is empty"))?;
-    if from.is_empty() {
-        return Err(wrong(73, "the 'from' of $lookup must name a collection"));
-    }
     // An empty text counts as not given, as in MongoDB.
     let given = |text: &&str| !text.is_empty();
     let into = into.filter(given).ok_or_else(|| wrong(9, "must specify 'as' field for a $lookup"))?;

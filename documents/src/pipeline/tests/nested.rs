@@ -267,6 +267,43 @@ fn lookups_within_each_other_read_each_collection_once() {
 }
 
 #[test]
+fn a_union_within_a_lookup_is_read_once_if_it_is_small() {
+    let lookup = rawdoc! { "$lookup": { "from": "d", "let": { "x": "$_id" }, "as": "r", "pipeline": [
+        { "$match": { "k": 2 } },
+        { "$unionWith": { "coll": "e", "pipeline": [{ "$match": { "k": 1 } }] } },
+        { "$project": { "x": "$$x" } },
+    ] } };
+    let pipeline = Pipeline::parse(&stage(lookup)).unwrap();
+    for (bytes_max, expected) in [(usize::MAX, 2), (1 << 10, 4)] {
+        let (reads, memory) = (Arc::new(AtomicUsize::new(0)), Memory::new(bytes_max));
+        let run = pipeline.run_within(0, &memory);
+        let mut run = run.with_foreign(Box::new(Counted(reads.clone(), Others(others()))));
+        for id in 1..=3 {
+            run.take(rawdoc! { "_id": id }).unwrap();
+            let found = [12, 10, 11].map(|other: i32| rawdoc! { "_id": other, "x": id });
+            assert_eq!(run.results(), [rawdoc! { "_id": id, "r": RawArrayBuf::from_iter(found) }]);
+        }
+        run.finish().unwrap();
+        drop(run);
+        assert_eq!((reads.load(Ordering::Relaxed), memory.left()), (expected, bytes_max));
+    }
+    // A union that was not read to its end is not kept.
+    let lookup = rawdoc! { "$lookup": { "from": "d", "let": { "x": "$n" }, "as": "r", "pipeline": [
+        { "$match": { "_id": 13 } },
+        { "$unionWith": "e" },
+        { "$match": { "$expr": { "$ne": ["$_id", "$$x"] } } },
+        { "$limit": 2 },
+        { "$project": { "_id": 1 } },
+    ] } };
+    let found = beside(stage(lookup), &[rawdoc! { "_id": 1, "n": 0 }, rawdoc! { "_id": 2, "n": 10 }]);
+    let expected = [
+        rawdoc! { "_id": 1, "n": 0, "r": [{ "_id": 13 }, { "_id": 10 }] },
+        rawdoc! { "_id": 2, "n": 10, "r": [{ "_id": 13 }, { "_id": 11 }] },
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn buckets_have_about_the_same_number_of_documents() {
     let bucketed = |values: &[RawBson], options: RawDocumentBuf| {
         let mut all = rawdoc! { "groupBy": "$v" };
@@ -323,12 +360,14 @@ fn what_cannot_be_within_a_stage_is_refused() {
         (rawdoc! { "$facet": { "a": [{ "$out": {} }] } }, 16994),
         (rawdoc! { "$facet": { "a": [{ "$out": 1 }] } }, 16990),
         (rawdoc! { "$facet": { "a": [{ "$out": { "db": "d", "coll": "x" } }] } }, 40600),
-        (rawdoc! { "$facet": { "a": [{ "$merge": 1 }] } }, 51182),
+        (rawdoc! { "$facet": { "a": [{ "$merge": 1 }] } }, 14),
+        (rawdoc! { "$facet": { "a": [{ "$indexStats": 1 }] } }, 28803),
+        (rawdoc! { "$facet": { "a": [{ "$collStats": 1 }] } }, 5_447_000),
         (rawdoc! { "$facet": { "a": [{ "$merge": { "into": "x" } }, { "$skip": 1 }] } }, 40600),
         (rawdoc! { "$facet": { "a": [{ "$out": "x" }, { "$nothing": {} }] } }, 40324),
         (rawdoc! { "$unionWith": 1 }, 9),
         (rawdoc! { "$unionWith": {} }, 9),
-        (rawdoc! { "$unionWith": "" }, 73),
+        (rawdoc! { "$unionWith": ".x" }, 73),
         (rawdoc! { "$unionWith": { "coll": 1 } }, 14),
         (rawdoc! { "$unionWith": { "coll": "d", "pipeline": 1 } }, 14),
         (rawdoc! { "$unionWith": { "coll": "d", "x": 1 } }, 40415),
@@ -362,6 +401,43 @@ fn what_cannot_be_within_a_stage_is_refused() {
     ] {
         assert_eq!(code(&rawdoc! { "p": [stage.clone()] }), expected, "{stage:?}");
     }
+}
+
+#[test]
+fn a_mistake_in_the_outline_of_a_pipeline_is_reported_first() {
+    for (wrong, expected) in [
+        (rawdoc! { "$nothing": {} }, 40324),
+        (rawdoc! {}, 40323),
+        (rawdoc! { "$facet": {} }, 40169),
+        (rawdoc! { "$facet": { "x": [{ "$nothing": 1 }] } }, 40324),
+        (rawdoc! { "$facet": { "x": [{ "$nothing": 1 }], "y": 1 } }, 40170),
+        (rawdoc! { "$lookup": { "from": "", "as": "x", "pipeline": [] } }, 73),
+        (rawdoc! { "$lookup": { "from": "x", "as": "x", "pipeline": [{ "$nothing": 1 }] } }, 40324),
+        (rawdoc! { "$graphLookup": {} }, 9),
+        (rawdoc! { "$unionWith": { "coll": "x", "pipeline": [{ "$nothing": 1 }] } }, 40324),
+        (rawdoc! { "$out": {} }, 16994),
+        (rawdoc! { "$merge": {} }, 40414),
+    ] {
+        let first = rawdoc! { "$limit": 0 };
+        assert_eq!(code(&rawdoc! { "p": [first.clone(), wrong.clone()] }), expected, "{wrong:?}");
+        assert_eq!(
+            code(&rawdoc! { "p": [{ "$facet": { "p": [first], "q": [wrong.clone()] } }] }),
+            expected,
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn a_union_with_no_collection_fails_where_it_is_read() {
+    let stages = rawdoc! { "p": [{ "$unionWith": "" }, { "$limit": 1 }] };
+    let mut pipeline = Pipeline::parse(stages.get_array("p").unwrap()).unwrap();
+    assert!(pipeline.cut_at_union().is_none());
+    let mut read = pipeline.run(0, usize::MAX);
+    assert!(!read.take(rawdoc! { "_id": 1 }).unwrap());
+    read.finish().unwrap();
+    assert_eq!(pipeline.run(0, usize::MAX).finish().unwrap_err().code, 73);
+    assert_eq!(code(&rawdoc! { "p": [{ "$unionWith": "" }, { "$limit": 0 }] }), 15958);
 }
 
 #[test]

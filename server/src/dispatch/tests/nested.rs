@@ -65,6 +65,25 @@ fn other_collections_are_read_without_what_has_expired() {
 }
 
 #[test]
+fn measurements_are_reached_without_what_has_expired() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    filled(&shared);
+    let reader = client(&shared, Some("read"));
+    let graph = rawdoc! { "$graphLookup": {
+        "from": "w", "startWith": "$k", "connectFromField": "next", "connectToField": "m", "as": "r",
+        "restrictSearchWithMatch": { "v": { "$lt": 9 } },
+    } };
+    let shown = rawdoc! { "$project": { "r": "$r.v" } };
+    let stages = RawArrayBuf::from_iter([graph, shown]);
+    let expected = [rawdoc! { "_id": 1, "r": [2] }, rawdoc! { "_id": 2, "r": [] }];
+    assert_eq!(found(&answer(&shared, &reader, &aggregate("c", stages))), expected);
+    let redact = rawdoc! { "$redact": { "$cond": [{ "$eq": ["$k", "x"] }, "$$PRUNE", "$$KEEP"] } };
+    let kept = found(&answer(&shared, &reader, &aggregate("c", RawArrayBuf::from_iter([redact]))));
+    assert_eq!(kept, [rawdoc! { "_id": 1, "k": "a" }]);
+}
+
+#[test]
 fn a_pipeline_may_unite_many_collections() {
     let folder = tempfile::tempdir().unwrap();
     let shared = shared(folder.path());
@@ -143,7 +162,10 @@ fn what_is_no_collection_of_documents_is_refused() {
     for name in ["system.buckets.w", "system.profile"] {
         let lookup = rawdoc! { "$lookup": { "from": name, "localField": "k", "foreignField": "m", "as": "r" } };
         let facet = rawdoc! { "$facet": { "a": [{ "$unionWith": name }] } };
-        for stage in [lookup, facet] {
+        let graph = rawdoc! { "$graphLookup": {
+            "from": name, "startWith": 1, "connectFromField": "a", "connectToField": "b", "as": "r",
+        } };
+        for stage in [lookup, facet, graph] {
             assert_eq!(code(&shared, &reader, &aggregate("c", RawArrayBuf::from_iter([stage]))), 115, "{name}");
         }
     }
