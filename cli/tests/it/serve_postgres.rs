@@ -162,6 +162,38 @@ fn an_error_leaves_out_what_follows_until_the_next_sync() {
 }
 
 #[test]
+fn a_prepared_statement_is_refused_once_its_columns_have_changed() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me|database|weather");
+    client.send(b'P', b"first\0SELECT * FROM w ORDER BY t LIMIT 1\0\0\0");
+    client.send(b'D', b"Sfirst\0");
+    client.send(b'S', b"");
+    assert_eq!(kinds(&client.until(b'Z')), "1tTZ");
+    let run = |client: &mut Client, describe: bool| {
+        client.send(b'B', b"\0first\0\0\0\0\0\0\0");
+        if describe {
+            client.send(b'D', b"P\0");
+        }
+        client.send(b'E', b"\0\0\0\0\0");
+        client.send(b'S', b"");
+        client.until(b'Z')
+    };
+    assert_eq!(kinds(&run(&mut client, false)), "2DCZ");
+    // A whole number that becomes a double, and a column more.
+    for values in ["(t, s, n) VALUES ('2024-01-03', 'roof', 0.5)", "(t, s, more) VALUES ('2024-01-03', 'roof', 1)"] {
+        assert_eq!(kinds(&client.query(&format!("INSERT INTO w {values}"))), "CZ");
+        let refused = run(&mut client, false);
+        assert_eq!((kinds(&refused).as_str(), state(&refused).as_str()), ("2EZ", "0A000"), "{values}");
+        // By this, drivers know that they can prepare it again.
+        assert!(String::from_utf8_lossy(&refused[1].1).contains("\0RRevalidateCachedQuery\0"), "{values}");
+        // A client that asks for the columns each time is told the new ones.
+        assert_eq!(kinds(&run(&mut client, true)), "2TDCZ");
+        assert_eq!(kinds(&run(&mut client, false)), "2DCZ");
+    }
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
 fn what_is_no_message_ends_the_connection_with_words() {
     let server = weather(&[]);
     for (kind, body) in [(b'~', &b""[..]), (b'p', b"password\0")] {
@@ -519,6 +551,24 @@ fn statements_about_collections_are_answered_whatever_their_columns_are_called()
         assert_eq!(error, None, "{statement}");
         assert_eq!(firsts(&reply), expected, "{statement}");
     }
+    drop(client);
+    server.serving.end();
+}
+
+#[test]
+fn the_present_is_an_instant() {
+    let server = weather(&[]);
+    let mut client = server.client("user|ada|database|weather");
+    for expression in ["now()", "current_timestamp - INTERVAL '1 hour'", "date_trunc('day', now())", "to_timestamp(0)"] {
+        let reply = client.query(&format!("SELECT {expression} AS a"));
+        let (_, columns) = reply.iter().find(|(kind, _)| *kind == b'T').unwrap();
+        // The number of columns; the name of the first one, its table, its number there, and its type.
+        assert_eq!(columns[10..14], 1184_u32.to_be_bytes(), "{expression}");
+        assert!(firsts(&reply)[0].ends_with("+00"), "{expression}");
+    }
+    let recent = "SELECT count(*) FROM w WHERE t < now() AND t > now() - INTERVAL '1 hour' AND now() - t < INTERVAL '1 hour'";
+    assert_eq!(firsts(&client.query(recent)), ["0"]);
+    assert_eq!(firsts(&client.query("SELECT (now() AT TIME ZONE 'UTC')::timestamp = now()::timestamp")), ["t"]);
     drop(client);
     server.serving.end();
 }
