@@ -346,10 +346,11 @@ impl<'a, S: Stream> Conversation<'a, S> {
             0 => &[][..],
             _ => self.described(&prepared).await?.parameters.as_slice(),
         };
-        let codes = &bind.parameter_format_codes;
+        let (codes, sql) = (&bind.parameter_format_codes, self.shared.sql.as_ref());
         let value = |(at, (parameter, bytes)): (usize, (&Parameter, &Option<bytes::Bytes>))| {
             let code = if codes.len() == 1 { codes.first() } else { codes.get(at) };
-            parameter.value(at + 1, bytes.as_deref(), code == Some(&1))
+            let value = parameter.value(at + 1, bytes.as_deref(), code == Some(&1))?;
+            parameter.listed(value, &**missing(sql)?)
         };
         let values = parameters.iter().zip(&bind.parameters).enumerate().map(value).collect::<Result<_, _>>()?;
         let formats = bind.result_column_format_codes;

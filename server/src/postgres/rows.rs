@@ -58,9 +58,11 @@ fn size(kind: &Type) -> i16 {
 
 /// What clients are told of a column.
 fn info(field: &FieldRef, format: FieldFormat) -> Result<FieldInfo, Refusal> {
-    let kind = match is_nested(field.data_type()) {
-        true => Type::JSON,
-        false => arrow_pg::datatypes::field_into_pg_type(&encoded(field))?,
+    let kind = match field.data_type() {
+        kind if is_nested(kind) => Type::JSON,
+        // As PostgreSQL says of `SELECT NULL`.
+        DataType::Null => Type::TEXT,
+        _ => arrow_pg::datatypes::field_into_pg_type(&encoded(field))?,
     };
     let size = size(&kind);
     Ok(FieldInfo::new(field.name().clone(), None, None, kind, format).with_type_size(size))
