@@ -367,6 +367,19 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     'NEVER' AS is_generated, 'YES' AS is_updatable, character_maximum_length, character_octet_length, numeric_precision, \
     numeric_precision_radix, numeric_scale, datetime_precision, interval_type FROM information_schema.columns) AS columns";
 
+/// `information_schema.views` as PostgreSQL has it: DataFusion's lists tables too, and does not call the text of a view by this name.
+const VIEWS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_name, texts.definition AS view_definition, \
+    'NONE' AS check_option, 'NO' AS is_updatable, 'NO' AS is_insertable_into, 'NO' AS is_trigger_updatable, \
+    'NO' AS is_trigger_deletable, 'NO' AS is_trigger_insertable_into FROM information_schema.tables \
+    LEFT JOIN pg_catalog.pg_ebbtide_view_texts AS texts ON table_schema = 'public' AND table_name = texts.name \
+    WHERE table_type = 'VIEW') AS views";
+
+/// `pg_views`, which lists none.
+const PG_VIEWS: &str = "SELECT * FROM (SELECT table_schema AS schemaname, table_name AS viewname, \
+    pg_get_userbyid(CAST(10 AS INT)) AS viewowner, texts.definition AS definition FROM information_schema.tables \
+    LEFT JOIN pg_catalog.pg_ebbtide_view_texts AS texts ON table_schema = 'public' AND table_name = texts.name \
+    WHERE table_type = 'VIEW') AS pg_views";
+
 /// What a text contains that is about PostgreSQL's catalog.
 const SIGNS: [&str; 10] = [
     "pg_",

@@ -207,7 +207,7 @@ fn a_list_that_is_sent_as_a_text_is_stored_as_a_list() {
     assert_eq!(kinds(&client.until(b'Z')), "12CZ");
     let stored = client.query("SELECT l[1] + l[2] AS sum FROM w WHERE l IS NOT NULL");
     assert_eq!(firsts(&stored), ["3.5"]);
-    client.send(b'P', &[&insert[..], &named].concat());
+    client.send(b'P', &[&b"\0SELECT $1\0\0\x01"[..], &named].concat());
     client.send(b'B', b"\0\0\0\0\0\x01\0\0\0\x03{a}\0\0");
     client.send(b'S', b"");
     assert_eq!(state(&client.until(b'Z')), "22P02");
@@ -539,6 +539,10 @@ fn what_is_asked_about_tables_and_columns_is_answered() {
         }
     }
     let mut answer = |statement: &str| firsts(&client.query(statement));
+    let text = "SELECT t, temp FROM w WHERE temp > 20;";
+    assert_eq!(answer("SELECT view_definition FROM information_schema.views WHERE table_schema = 'public'"), [text]);
+    assert_eq!(answer("SELECT v.definition FROM pg_catalog.pg_views v WHERE v.schemaname = 'public'"), [text]);
+    assert_eq!(answer("SELECT viewname FROM pg_views WHERE schemaname = 'public'"), ["v"]);
     assert_eq!(answer("SELECT table_catalog FROM information_schema.tables WHERE table_name = 'w'"), ["weather"]);
     assert_eq!(answer("SELECT count(*) FROM \"weather\".\"public\".\"w\""), ["2"]);
     assert_eq!(answer("SELECT oid FROM pg_type WHERE oid = to_regtype('int8')"), ["20"]);

@@ -14,7 +14,7 @@ use datafusion_pg_catalog::pg_catalog::PgCatalogSchemaProvider;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use std::sync::Arc;
 
-/// The texts of views by the number of each: what `pg_get_viewdef` returns.
+/// The texts of views by the name and the number of each: what `pg_get_viewdef` returns.
 pub(super) const VIEW_TEXTS: &str = "pg_ebbtide_view_texts";
 
 /// The types of columns that are added.
@@ -177,7 +177,7 @@ impl Catalog {
             .join(scan("n", namespaces)?.build()?, JoinType::Inner, (vec!["c.relnamespace"], vec!["n.oid"]), None)?
             .join(scan("v", texts)?.build()?, JoinType::Inner, (vec!["c.relname"], vec!["v.name"]), None)?
             .filter(col("n.nspname").eq(lit("public")))?
-            .project([col("c.oid"), col("v.definition")])?
+            .project([col("c.oid"), col("v.name"), col("v.definition")])?
             .build()?;
         Ok(Some(Arc::new(ViewTable::new(plan, None))))
     }

@@ -78,10 +78,12 @@ const INFORMATION: [(&str, &str); 14] = [
     ),
 ];
 
-/// What a table of `information_schema` is replaced by: a query in parentheses; `None` for one that is there.
+/// What a table of `information_schema`, or `pg_views`, is replaced by: a query in parentheses; `None` for one that is there.
 fn information(name: &str) -> Option<TableFactor> {
     let text = match name {
         "columns" => super::COLUMNS.to_owned(),
+        "views" => super::VIEWS.to_owned(),
+        "pg_views" => super::PG_VIEWS.to_owned(),
         _ => {
             let (_, columns) = INFORMATION.iter().find(|(table, _)| *table == name)?;
             let columns: Vec<String> =
@@ -208,7 +210,7 @@ impl VisitorMut for Known {
         }
         if let TableFactor::Table { name, alias, .. } = table
             && let name = name.to_string().replace('"', "").to_ascii_lowercase()
-            && let Some(name) = name.rsplit_once("information_schema.").map(|(_, name)| name)
+            && let Some((_, name)) = ["information_schema.", "pg_catalog."].iter().find_map(|of| name.rsplit_once(*of))
             && let Some(mut put) = information(name)
         {
             if let (TableFactor::Derived { alias: named, .. }, Some(alias)) = (&mut put, alias.take()) {

@@ -101,7 +101,8 @@ fn state_of(code: Code) -> State {
 }
 
 /// What the message of a statement that is wrong begins with or contains, and the class of the error.
-const BY_MESSAGE: [(&str, State); 16] = [
+const BY_MESSAGE: [(&str, State); 17] = [
+    ("' doesn't exist", "42P01"),
     ("there is no column '", "42703"),
     ("there is no member '", "42703"),
     ("there is no function '", "42883"),
@@ -175,6 +176,7 @@ mod tests {
         for (message, state) in [
             ("there is no column 'x'; did you mean 's'? (line 1, column 8)\n  SELECT x", "42703"),
             ("there is no function 'to_regtyp'", "42883"),
+            ("table 'nope' doesn't exist.", "42P01"),
             ("divide by zero error", "22012"),
             ("overflow: 1 + 1 does not fit Int64", "22003"),
             ("Cannot cast string 'x' to value of Int64 type", INVALID_TEXT),
