@@ -194,6 +194,21 @@ fn a_prepared_statement_is_refused_once_its_columns_have_changed() {
 }
 
 #[test]
+fn the_smallest_numbers_have_two_bytes_in_binary_form() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me|database|weather");
+    client.send(b'P', b"\0SELECT (-5)::tinyint AS a\0\0\0");
+    // All columns in binary form.
+    client.send(b'B', b"\0\0\0\0\0\0\0\x01\0\x01");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    let answers = client.until(b'Z');
+    assert_eq!(kinds(&answers), "12DCZ");
+    assert_eq!(answers[2].1, [0, 1, 0, 0, 0, 2, 0xff, 0xfb]);
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
 fn a_list_that_is_sent_as_a_text_is_stored_as_a_list() {
     let server = weather(&[]);
     let mut client = server.client("user|me|database|weather");

@@ -35,12 +35,26 @@ fn is_nested(kind: &DataType) -> bool {
 
 /// The column that is encoded in the place of one.
 fn encoded(field: &FieldRef) -> FieldRef {
-    match field.data_type() {
-        kind if is_nested(kind) => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
-        DataType::Dictionary(_, value) => Arc::new(field.as_ref().clone().with_data_type(value.as_ref().clone())),
+    let kind = match field.data_type() {
+        kind if is_nested(kind) => return Arc::new(Field::new(field.name(), DataType::Utf8, true)),
+        DataType::Dictionary(_, value) => Some(value.as_ref().clone()),
         // What numbers rows, as `row_number()`, is a bigint in PostgreSQL.
-        DataType::UInt64 => Arc::new(field.as_ref().clone().with_data_type(DataType::Int64)),
-        _ => Arc::clone(field),
+        DataType::UInt64 => Some(DataType::Int64),
+        DataType::List(item) => {
+            known(item.data_type()).map(|kind| DataType::List(Arc::new(item.as_ref().clone().with_data_type(kind))))
+        }
+        kind => known(kind),
+    };
+    kind.map_or_else(|| Arc::clone(field), |kind| Arc::new(field.as_ref().clone().with_data_type(kind)))
+}
+
+/// The type of PostgreSQL's that holds the values of a type which it lacks: its smallest numbers have two bytes.
+fn known(kind: &DataType) -> Option<DataType> {
+    match kind {
+        DataType::Int8 => Some(DataType::Int16),
+        DataType::Float16 => Some(DataType::Float32),
+        DataType::FixedSizeBinary(_) => Some(DataType::Binary),
+        _ => None,
     }
 }
 

@@ -68,6 +68,8 @@ def with_psycopg():
         for binary in (False, True):
             ranks = db.cursor(binary=binary).execute("SELECT row_number() OVER (ORDER BY t) AS n FROM w ORDER BY t")
             assert (ranks.fetchall(), ranks.description[0].type_code) == ([(1,), (2,)], 20), binary
+        small = db.cursor(binary=True).execute("SELECT (-5)::tinyint, [(-5)::tinyint, NULL], arrow_cast(X'0a', 'FixedSizeBinary(1)')")
+        assert small.fetchone() == (-5, [-5, None], b"\n")
         above = "arrow_cast(18446744073709551615, 'UInt64')"
         assert "CAST" in refused("22003", lambda: db.execute(f"SELECT {above} AS n").fetchall())
         assert db.execute(f"SELECT CAST({above} AS NUMERIC(20, 0))").fetchone() == (decimal.Decimal(2**64 - 1),)
