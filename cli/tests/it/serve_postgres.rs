@@ -561,6 +561,9 @@ fn what_is_asked_about_tables_and_columns_is_answered() {
     assert_eq!(answer("SELECT table_catalog FROM information_schema.tables WHERE table_name = 'w'"), ["weather"]);
     assert_eq!(answer("SELECT count(*) FROM \"weather\".\"public\".\"w\""), ["2"]);
     assert_eq!(answer("SELECT oid FROM pg_type WHERE oid = to_regtype('int8')"), ["20"]);
+    // As Npgsql tells arrays from other types when it connects.
+    let arrays = "SELECT p.proname FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive WHERE t.typname = '_int4'";
+    assert_eq!(answer(arrays), ["array_recv"]);
     assert_eq!(
         answer("SELECT udt_name FROM information_schema.columns WHERE table_name = 'w' AND column_name = 't'"),
         ["timestamptz"]
