@@ -562,8 +562,9 @@ fn what_is_asked_about_tables_and_columns_is_answered() {
     assert_eq!(answer("SELECT count(*) FROM \"weather\".\"public\".\"w\""), ["2"]);
     assert_eq!(answer("SELECT oid FROM pg_type WHERE oid = to_regtype('int8')"), ["20"]);
     // As Npgsql tells arrays from other types when it connects.
-    let arrays = "SELECT p.proname FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive WHERE t.typname = '_int4'";
-    assert_eq!(answer(arrays), ["array_recv"]);
+    let readers = "SELECT p.proname FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive WHERE t.typname =";
+    assert_eq!(answer(&format!("{readers} '_int4'")), ["array_recv"]);
+    assert_eq!(answer("SELECT count(array_to_string(defaclacl, ',')) FROM pg_default_acl"), ["0"]);
     assert_eq!(
         answer("SELECT udt_name FROM information_schema.columns WHERE table_name = 'w' AND column_name = 't'"),
         ["timestamptz"]

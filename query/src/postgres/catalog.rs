@@ -44,7 +44,7 @@ impl Kind {
 }
 
 /// Columns that are null, by their tables: those that are missing, and lists that would be texts.
-const NULLS: [(&str, &str, Kind); 14] = [
+const NULLS: [(&str, &str, Kind); 16] = [
     ("pg_class", "relacl", Kind::Texts),
     ("pg_class", "reloptions", Kind::Texts),
     ("pg_constraint", "conkey", Kind::Shorts),
@@ -55,6 +55,8 @@ const NULLS: [(&str, &str, Kind); 14] = [
     ("pg_index", "indoption", Kind::Shorts),
     ("pg_namespace", "nspacl", Kind::Texts),
     ("pg_database", "datacl", Kind::Texts),
+    ("pg_db_role_setting", "setconfig", Kind::Texts),
+    ("pg_default_acl", "defaclacl", Kind::Texts),
     ("pg_language", "lanacl", Kind::Texts),
     ("pg_proc", "proacl", Kind::Texts),
     ("pg_tablespace", "spcacl", Kind::Texts),
