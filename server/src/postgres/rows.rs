@@ -99,14 +99,14 @@ pub(super) fn description(schema: &Schema, formats: &[i16]) -> Result<PgWireBack
     Ok(PgWireBackendMessage::RowDescription(RowDescription::new(fields)))
 }
 
-/// Whether a client that was told of some columns can read these: as many, with the same names and types. A column that has a
-/// parameter in its name may be named by the value, and one of nulls may have any type.
-pub(super) fn is_as_told(told: &Schema, found: &Schema) -> Result<bool, Refusal> {
+/// Whether a client that was told of some columns can read these: as many, with the same types and, if that is asked for, names. A
+/// column of nulls may have any type.
+pub(super) fn is_as_told(told: &Schema, found: &Schema, by_name: bool) -> Result<bool, Refusal> {
     if told.fields().len() != found.fields().len() {
         return Ok(false);
     }
     for (told, found) in told.fields().iter().zip(found.fields()) {
-        let is_named = told.name() == found.name() || told.name().contains('$');
+        let is_named = !by_name || told.name() == found.name();
         let kind = |field: &FieldRef| info(field, FieldFormat::Text).map(|info| info.datatype().clone());
         if !is_named || (*found.data_type() != DataType::Null && kind(told)? != kind(found)?) {
             return Ok(false);

@@ -64,8 +64,10 @@ impl Prepared {
 
     /// Refuses rows of other columns than the client knows: it would read their values as those of the columns that it was told.
     pub(super) fn check_told(&self, columns: &SchemaRef) -> Result<(), Refusal> {
+        // With parameters, columns may be named by the values.
+        let by_name = !matches!(&self.work, Work::Sql(statement) if statement.takes() > 0);
         match &*self.told.lock() {
-            Some(told) if !rows::is_as_told(told, columns)? => Err(Refusal::changed_columns()),
+            Some(told) if !rows::is_as_told(told, columns, by_name)? => Err(Refusal::changed_columns()),
             _ => Ok(()),
         }
     }
