@@ -222,6 +222,14 @@ fn a_list_that_is_sent_as_a_text_is_stored_as_a_list() {
     assert_eq!(kinds(&client.until(b'Z')), "12CZ");
     let stored = client.query("SELECT l[1] + l[2] AS sum FROM w WHERE l IS NOT NULL");
     assert_eq!(firsts(&stored), ["3.5"]);
+    // As text[].
+    let texts = 1009_u32.to_be_bytes();
+    client.send(b'P', &[&b"\0DELETE FROM w WHERE s <> ALL($1)\0\0\x01"[..], &texts].concat());
+    client.send(b'B', b"\0\0\0\0\0\x01\0\0\0\x06{roof}\0\0");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    let deleted = client.until(b'Z');
+    assert_eq!((kinds(&deleted).as_str(), &deleted[2].1[..]), ("12CZ", &b"DELETE 1\0"[..]));
     client.send(b'P', &[&b"\0SELECT $1\0\0\x01"[..], &named].concat());
     client.send(b'B', b"\0\0\0\0\0\x01\0\0\0\x03{a}\0\0");
     client.send(b'S', b"");

@@ -315,8 +315,9 @@ impl<'a, S: Stream> Conversation<'a, S> {
                 let (deadline, describing) = (self.deadline(), Arc::clone(statement).describe());
                 let description = race(&mut self.wire, &self.place, deadline, describing).await?;
                 let description = description.map_err(Refusal::from)?;
+                let writes = statement.kind() == SqlKind::Write;
                 let parameters = description.parameters.iter().enumerate().map(|(at, inferred)| {
-                    Parameter::new(prepared.named.get(at).copied().unwrap_or_default(), inferred.as_ref())
+                    Parameter::new(prepared.named.get(at).copied().unwrap_or_default(), inferred.as_ref(), writes)
                 });
                 let columns = description.columns.filter(|_| !matches!(prepared.work, Work::Copy(..)));
                 let parameters = parameters.collect::<Result<_, _>>()?;

@@ -34,25 +34,31 @@ pub(super) struct Parameter {
     pub(super) kind: Type,
     /// Its type in the statement, if that is known and the client has not named one.
     pub(super) inferred: Option<DataType>,
-    /// The type of its items, if the client has named it as a list and the statement leaves it open.
+    /// The type of its items, if it is a list of a statement that writes, or the client has named it as one and the statement leaves
+    /// it open. Texts of other lists are read by the statement.
     pub(super) items: Option<DataType>,
 }
 
 impl Parameter {
-    /// Of a type that the client named, or of that in the statement, or text.
-    pub(super) fn new(named: u32, inferred: Option<&DataType>) -> Result<Parameter, Refusal> {
+    /// Of a type that the client named, or of that in the statement, which may write, or text.
+    pub(super) fn new(named: u32, inferred: Option<&DataType>, writes: bool) -> Result<Parameter, Refusal> {
+        let items = match inferred {
+            Some(DataType::List(item)) if writes => Some(match item.data_type() {
+                DataType::Dictionary(_, value) => value.as_ref().clone(),
+                kind => kind.clone(),
+            }),
+            _ => None,
+        };
         if named != 0 && named != Type::UNKNOWN.oid() {
             let what =
                 || Refusal::new(FEATURE_NOT_SUPPORTED, format!("a parameter of the type with the number {named}"));
             let named = Parameter::named(Type::from_oid(named).ok_or_else(what)?);
-            return Ok(match inferred {
-                None => Parameter { items: named.items_in_text(), ..named },
-                Some(_) => named,
-            });
+            let open = if inferred.is_none() { named.items_in_text() } else { None };
+            return Ok(Parameter { items: items.or(open), ..named });
         }
         let kind = inferred.and_then(|kind| arrow_pg::datatypes::into_pg_type(kind).ok());
         let kind = kind.filter(|kind| *kind != Type::UNKNOWN && kind.oid() != Type::RECORD.oid());
-        Ok(Parameter { kind: kind.unwrap_or(Type::TEXT), inferred: inferred.cloned(), items: None })
+        Ok(Parameter { kind: kind.unwrap_or(Type::TEXT), inferred: inferred.cloned(), items })
     }
 
     /// Of a type that the client named.
@@ -72,7 +78,7 @@ impl Parameter {
         }
     }
 
-    /// The list that a text stands for, if the client has named the parameter as one. Otherwise it would be stored as the text.
+    /// The list that a text stands for, if the parameter has [items](Self::items). Otherwise it would be stored as the text.
     pub(super) fn listed(&self, value: ArrayRef, sql: &dyn Sql) -> Result<ArrayRef, Refusal> {
         let Some(items) = &self.items else { return Ok(value) };
         let text = value.as_any().downcast_ref::<StringArray>().filter(|text| text.is_valid(0));
@@ -506,11 +512,11 @@ mod tests {
 
     #[test]
     fn a_parameter_without_a_type_has_that_of_the_statement() {
-        let parameter = Parameter::new(0, Some(&DataType::Int32)).unwrap();
+        let parameter = Parameter::new(0, Some(&DataType::Int32), false).unwrap();
         assert_eq!(parameter.kind, Type::INT4);
         let value = parameter.value(1, Some(b"5"), false).unwrap();
         assert_eq!(value.data_type(), &DataType::Int32);
-        assert_eq!(Parameter::new(0, None).unwrap().kind, Type::TEXT);
+        assert_eq!(Parameter::new(0, None, false).unwrap().kind, Type::TEXT);
         let error = parameter.value(2, Some(b"x"), false).unwrap_err();
         assert_eq!(error.message, "parameter $2: invalid input syntax for type int4: \"x\"");
         assert!(parameter.value(1, None, false).unwrap().is_null(0));
@@ -527,8 +533,12 @@ mod tests {
             (Type::INT4_ARRAY, Some(&list), None),
             (Type::INT4, None, None),
         ] {
-            assert_eq!(Parameter::new(kind.oid(), inferred).unwrap().items, items, "{kind}");
+            assert_eq!(Parameter::new(kind.oid(), inferred, false).unwrap().items, items, "{kind}");
         }
-        assert_eq!(Parameter::new(0, Some(&list)).unwrap().items, None);
+        assert_eq!(Parameter::new(0, Some(&list), false).unwrap().items, None);
+        // A statement that writes gets its values as they are.
+        for named in [0, Type::INT4_ARRAY.oid()] {
+            assert_eq!(Parameter::new(named, Some(&list), true).unwrap().items, Some(DataType::Int64), "{named}");
+        }
     }
 }

@@ -57,7 +57,8 @@ def with_psycopg():
             copy.set_types(["int8", "float8"])
             assert list(copy.rows())[2] == (2, 1.0)
         assert db.execute("DELETE FROM w WHERE s = %s OR n = %s OR s IS NULL", ("many", 7)).rowcount == 26
-        assert db.execute("DELETE FROM w WHERE s <> ALL(%t::text[])", (["roof", "yard"],)).rowcount == 0
+        for condition, names in [("<> ALL(%t::text[])", ["roof", "yard"]), ("<> ALL(%t)", ["roof", "yard"]), ("= ANY(%t)", [])]:
+            assert db.execute(f"DELETE FROM w WHERE s {condition}", (names,)).rowcount == 0, condition
         values = db.execute(
             "SELECT 1::int2, 2::int4, 3::int8, 1.5::float4, 'x', date '2024-01-02', 12.50::decimal(10,2), NULL, [1, 2],"
             " {'a': 1}, interval '1 day 2 hours', X'00ff'"
