@@ -13,6 +13,7 @@ use crate::documents::json::json_columns;
 use crate::documents::values::documents_of;
 use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
+use crate::functions::as_in_plans;
 use crate::pushdown::{MetaPredicate, PushdownRules, unqualified};
 use crate::timestamp_coercion::{rewrite_expr, simplifier};
 use crate::zeros_in_lists;
@@ -422,7 +423,7 @@ impl Condition {
         }
         let expr = unqualified(expr)?;
         let df_schema = DFSchema::try_from(full.as_ref().clone())?;
-        let expr = rewrite_expr(expr, &df_schema, now, state.config_options())?;
+        let expr = as_in_plans(rewrite_expr(expr, &df_schema, now, state.config_options())?, &df_schema, state)?;
         let names = expr.column_refs();
         let fields: Vec<_> =
             full.fields().iter().filter(|f| names.iter().any(|c| c.name == *f.name())).cloned().collect();

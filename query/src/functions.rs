@@ -57,9 +57,9 @@ use chrono::{DateTime, Utc};
 use datafusion::catalog::{Session, TableFunctionImpl};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::execution::FunctionRegistry;
-use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::context::{QueryPlanner, SessionState};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::planner::RelationPlanner;
@@ -223,6 +223,16 @@ pub(crate) fn register_internal(context: &SessionContext) {
 pub(crate) fn register_rewrites(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_function_rewrite(Arc::new(casts::Texts))?;
     registry.register_function_rewrite(Arc::new(arithmetic::ExactArithmetic))
+}
+
+/// The expression with what [`register_rewrites`] has registered done to it, as it is done to plans: before constants are computed.
+/// For the conditions and values of statements that write, which are compiled without a plan.
+pub(crate) fn as_in_plans(expr: Expr, schema: &DFSchema, state: &SessionState) -> Result<Expr> {
+    let (config, mut expr) = (state.config_options(), expr);
+    for rewrite in state.analyzer().function_rewrites() {
+        expr = expr.transform_up(|expr| rewrite.rewrite(expr, schema, config))?.data;
+    }
+    Ok(expr)
 }
 
 /// Whether [`register_rewrites`] may change an expression, at any depth.

@@ -10,8 +10,8 @@ use crate::catalog::StatementCatalog;
 use crate::context::PG_CATALOG;
 use crate::context::{CATALOG, SessionSource, StatementContext};
 use crate::error::{QueryError, Result};
-use crate::late_context;
 use crate::session_tables::SessionTables;
+use crate::{array_text, late_context};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
@@ -344,7 +344,7 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     CAST(ordinal_position + 1 AS INT) AS ordinal_position, column_default, is_nullable, CASE \
     WHEN data_type LIKE 'Timestamp(%\"%' THEN 'timestamp with time zone' \
     WHEN data_type LIKE 'Timestamp(%' THEN 'timestamp without time zone' \
-    WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View') OR data_type LIKE 'Dictionary(%' THEN 'text' \
+    WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View', 'Null') OR data_type LIKE 'Dictionary(%' THEN 'text' \
     WHEN data_type IN ('Int8', 'Int16', 'UInt8') THEN 'smallint' \
     WHEN data_type IN ('Int32', 'UInt16') THEN 'integer' \
     WHEN data_type IN ('Int64', 'UInt32', 'UInt64') THEN 'bigint' WHEN data_type LIKE 'Decimal%' THEN 'numeric' \
@@ -356,7 +356,7 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     WHEN data_type LIKE 'List(%' AND data_type NOT LIKE '%Struct(%' THEN 'ARRAY' \
     ELSE 'json' END AS data_type, CASE \
     WHEN data_type LIKE 'Timestamp(%\"%' THEN 'timestamptz' WHEN data_type LIKE 'Timestamp(%' THEN 'timestamp' \
-    WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View') OR data_type LIKE 'Dictionary(%' THEN 'text' \
+    WHEN data_type IN ('Utf8', 'LargeUtf8', 'Utf8View', 'Null') OR data_type LIKE 'Dictionary(%' THEN 'text' \
     WHEN data_type IN ('Int8', 'Int16', 'UInt8') THEN 'int2' WHEN data_type IN ('Int32', 'UInt16') THEN 'int4' \
     WHEN data_type IN ('Int64', 'UInt32', 'UInt64') THEN 'int8' WHEN data_type LIKE 'Decimal%' THEN 'numeric' \
     WHEN data_type = 'Float32' THEN 'float4' WHEN data_type = 'Float64' THEN 'float8' \
@@ -366,6 +366,19 @@ const COLUMNS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_
     ELSE 'json' END AS udt_name, table_catalog AS udt_catalog, 'pg_catalog' AS udt_schema, 'NO' AS is_identity, \
     'NEVER' AS is_generated, 'YES' AS is_updatable, character_maximum_length, character_octet_length, numeric_precision, \
     numeric_precision_radix, numeric_scale, datetime_precision, interval_type FROM information_schema.columns) AS columns";
+
+/// `information_schema.views` as PostgreSQL has it: DataFusion's lists tables too, and does not call the text of a view by this name.
+const VIEWS: &str = "SELECT * FROM (SELECT table_catalog, table_schema, table_name, texts.definition AS view_definition, \
+    'NONE' AS check_option, 'NO' AS is_updatable, 'NO' AS is_insertable_into, 'NO' AS is_trigger_updatable, \
+    'NO' AS is_trigger_deletable, 'NO' AS is_trigger_insertable_into FROM information_schema.tables \
+    LEFT JOIN pg_catalog.pg_ebbtide_view_texts AS texts ON table_schema = 'public' AND table_name = texts.name \
+    WHERE table_type = 'VIEW') AS views";
+
+/// `pg_views`, which lists none.
+const PG_VIEWS: &str = "SELECT * FROM (SELECT table_schema AS schemaname, table_name AS viewname, \
+    pg_get_userbyid(CAST(10 AS INT)) AS viewowner, texts.definition AS definition FROM information_schema.tables \
+    LEFT JOIN pg_catalog.pg_ebbtide_view_texts AS texts ON table_schema = 'public' AND table_name = texts.name \
+    WHERE table_type = 'VIEW') AS pg_views";
 
 /// What a text contains that is about PostgreSQL's catalog.
 const SIGNS: [&str; 10] = [
@@ -388,6 +401,15 @@ const TYPES: &str = "SELECT t.oid, 'pg_catalog' AS ns, t.typname AS name, t.typt
     CAST(NULL AS TEXT[]) AS attrnames, 0 AS depth, CAST(NULL AS TEXT) AS basetype_name, CAST(NULL AS TEXT) AS elemtype_name, \
     CAST(NULL AS TEXT) AS range_subtype_name FROM pg_catalog.pg_type t \
     WHERE array_has(CAST($1 AS BIGINT[]), CAST(t.oid AS BIGINT))";
+
+/// The list with items of this type that PostgreSQL's text for an array stands for, such as `{a,b}`: an array of one.
+///
+/// # Errors
+/// If the text is no array, or one of its items is no value of the type.
+pub fn list(text: &str, item: &DataType) -> Result<ArrayRef> {
+    let list = array_text::list(text, &DataType::new_list(item.clone(), true))?;
+    Ok(list.to_array()?)
+}
 
 /// A query about PostgreSQL's catalog in words that DataFusion knows; `None` for one that is about something else.
 #[must_use]

@@ -242,6 +242,11 @@ impl Session {
         if let Some(partitions) = settings.partitions {
             config = config.with_target_partitions(partitions.max(1));
         }
+        // `now()` is an instant there: a client would read a time without a zone as one of its own zone.
+        #[cfg(feature = "postgres")]
+        if settings.postgres.is_some() {
+            config.options_mut().execution.time_zone = Some("UTC".to_owned());
+        }
         let runtime = Arc::clone(&memory.0);
         let stop = Stop::default();
         let planning = Planning::new(Arc::clone(&runtime))?;

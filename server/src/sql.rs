@@ -190,6 +190,12 @@ pub trait Sql: fmt::Debug + Send + Sync {
     /// If a value has no form in JSON.
     fn json(&self, column: &ArrayRef) -> Result<ArrayRef, SqlError>;
 
+    /// The list with items of this type that PostgreSQL's text for an array stands for, such as `{a,b}`: an array of one.
+    ///
+    /// # Errors
+    /// If the text is no array, or one of its items is no value of the type.
+    fn list(&self, text: &str, item: &DataType) -> Result<ArrayRef, SqlError>;
+
     /// A writer of rows with these columns.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use ebbtide::{Database, FileAccess};
 use ebbtide_query::output::{Format, ResultWriter, TableStyle, json_rows};
 use ebbtide_query::postgres::{self, PostgresClient};
@@ -443,6 +443,10 @@ impl Sql for Engine {
         let rows = json_rows(&batch).map_err(failed)?;
         let texts = rows.iter().map(|row| row.get(name).filter(|value| !value.is_null()).map(ToString::to_string));
         Ok(Arc::new(texts.collect::<StringArray>()))
+    }
+
+    fn list(&self, text: &str, item: &DataType) -> Result<ArrayRef, SqlError> {
+        postgres::list(text, item).map_err(failed)
     }
 
     fn writer(

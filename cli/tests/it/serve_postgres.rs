@@ -162,6 +162,82 @@ fn an_error_leaves_out_what_follows_until_the_next_sync() {
 }
 
 #[test]
+fn a_prepared_statement_is_refused_once_its_columns_have_changed() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me|database|weather");
+    client.send(b'P', b"first\0SELECT * FROM w ORDER BY t LIMIT 1\0\0\0");
+    client.send(b'D', b"Sfirst\0");
+    client.send(b'S', b"");
+    assert_eq!(kinds(&client.until(b'Z')), "1tTZ");
+    let run = |client: &mut Client, describe: bool| {
+        client.send(b'B', b"\0first\0\0\0\0\0\0\0");
+        if describe {
+            client.send(b'D', b"P\0");
+        }
+        client.send(b'E', b"\0\0\0\0\0");
+        client.send(b'S', b"");
+        client.until(b'Z')
+    };
+    assert_eq!(kinds(&run(&mut client, false)), "2DCZ");
+    // A whole number that becomes a double, and a column more.
+    for values in ["(t, s, n) VALUES ('2024-01-03', 'roof', 0.5)", "(t, s, more) VALUES ('2024-01-03', 'roof', 1)"] {
+        assert_eq!(kinds(&client.query(&format!("INSERT INTO w {values}"))), "CZ");
+        let refused = run(&mut client, false);
+        assert_eq!((kinds(&refused).as_str(), state(&refused).as_str()), ("2EZ", "0A000"), "{values}");
+        // By this, drivers know that they can prepare it again.
+        assert!(String::from_utf8_lossy(&refused[1].1).contains("\0RRevalidateCachedQuery\0"), "{values}");
+        // A client that asks for the columns each time is told the new ones.
+        assert_eq!(kinds(&run(&mut client, true)), "2TDCZ");
+        assert_eq!(kinds(&run(&mut client, false)), "2DCZ");
+    }
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn the_smallest_numbers_have_two_bytes_in_binary_form() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me|database|weather");
+    client.send(b'P', b"\0SELECT (-5)::tinyint AS a\0\0\0");
+    // All columns in binary form.
+    client.send(b'B', b"\0\0\0\0\0\0\0\x01\0\x01");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    let answers = client.until(b'Z');
+    assert_eq!(kinds(&answers), "12DCZ");
+    assert_eq!(answers[2].1, [0, 1, 0, 0, 0, 2, 0xff, 0xfb]);
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
+fn a_list_that_is_sent_as_a_text_is_stored_as_a_list() {
+    let server = weather(&[]);
+    let mut client = server.client("user|me|database|weather");
+    // Named as float8[].
+    let named = 1022_u32.to_be_bytes();
+    let insert = b"\0INSERT INTO w (t, s, l) VALUES ('2024-01-05', 'roof', $1)\0\0\x01";
+    client.send(b'P', &[&insert[..], &named].concat());
+    client.send(b'B', b"\0\0\0\0\0\x01\0\0\0\x07{1.5,2}\0\0");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    assert_eq!(kinds(&client.until(b'Z')), "12CZ");
+    let stored = client.query("SELECT l[1] + l[2] AS sum FROM w WHERE l IS NOT NULL");
+    assert_eq!(firsts(&stored), ["3.5"]);
+    // As text[].
+    let texts = 1009_u32.to_be_bytes();
+    client.send(b'P', &[&b"\0DELETE FROM w WHERE s <> ALL($1)\0\0\x01"[..], &texts].concat());
+    client.send(b'B', b"\0\0\0\0\0\x01\0\0\0\x06{roof}\0\0");
+    client.send(b'E', b"\0\0\0\0\0");
+    client.send(b'S', b"");
+    let deleted = client.until(b'Z');
+    assert_eq!((kinds(&deleted).as_str(), &deleted[2].1[..]), ("12CZ", &b"DELETE 1\0"[..]));
+    client.send(b'P', &[&b"\0SELECT $1\0\0\x01"[..], &named].concat());
+    client.send(b'B', b"\0\0\0\0\0\x01\0\0\0\x03{a}\0\0");
+    client.send(b'S', b"");
+    assert_eq!(state(&client.until(b'Z')), "22P02");
+    assert_eq!(server.serving.end().0, Some(0));
+}
+
+#[test]
 fn what_is_no_message_ends_the_connection_with_words() {
     let server = weather(&[]);
     for (kind, body) in [(b'~', &b""[..]), (b'p', b"password\0")] {
@@ -486,9 +562,17 @@ fn what_is_asked_about_tables_and_columns_is_answered() {
         }
     }
     let mut answer = |statement: &str| firsts(&client.query(statement));
+    let text = "SELECT t, temp FROM w WHERE temp > 20;";
+    assert_eq!(answer("SELECT view_definition FROM information_schema.views WHERE table_schema = 'public'"), [text]);
+    assert_eq!(answer("SELECT v.definition FROM pg_catalog.pg_views v WHERE v.schemaname = 'public'"), [text]);
+    assert_eq!(answer("SELECT viewname FROM pg_views WHERE schemaname = 'public'"), ["v"]);
     assert_eq!(answer("SELECT table_catalog FROM information_schema.tables WHERE table_name = 'w'"), ["weather"]);
     assert_eq!(answer("SELECT count(*) FROM \"weather\".\"public\".\"w\""), ["2"]);
     assert_eq!(answer("SELECT oid FROM pg_type WHERE oid = to_regtype('int8')"), ["20"]);
+    // As Npgsql tells arrays from other types when it connects.
+    let readers = "SELECT p.proname FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive WHERE t.typname =";
+    assert_eq!(answer(&format!("{readers} '_int4'")), ["array_recv"]);
+    assert_eq!(answer("SELECT count(array_to_string(defaclacl, ',')) FROM pg_default_acl"), ["0"]);
     assert_eq!(
         answer("SELECT udt_name FROM information_schema.columns WHERE table_name = 'w' AND column_name = 't'"),
         ["timestamptz"]
@@ -519,6 +603,24 @@ fn statements_about_collections_are_answered_whatever_their_columns_are_called()
         assert_eq!(error, None, "{statement}");
         assert_eq!(firsts(&reply), expected, "{statement}");
     }
+    drop(client);
+    server.serving.end();
+}
+
+#[test]
+fn the_present_is_an_instant() {
+    let server = weather(&[]);
+    let mut client = server.client("user|ada|database|weather");
+    for expression in ["now()", "current_timestamp - INTERVAL '1 hour'", "date_trunc('day', now())"] {
+        let reply = client.query(&format!("SELECT {expression} AS a"));
+        let (_, columns) = reply.iter().find(|(kind, _)| *kind == b'T').unwrap();
+        // The number of columns; the name of the first one, its table, its number there, and its type.
+        assert_eq!(columns[10..14], 1184_u32.to_be_bytes(), "{expression}");
+        assert!(firsts(&reply)[0].ends_with("+00"), "{expression}");
+    }
+    let recent = "SELECT count(*) FROM w WHERE t > now() - INTERVAL '1 hour' OR now() - t < INTERVAL '1 hour'";
+    assert_eq!(firsts(&client.query(recent)), ["0"]);
+    assert_eq!(firsts(&client.query("SELECT (now() AT TIME ZONE 'UTC')::timestamp = now()::timestamp")), ["t"]);
     drop(client);
     server.serving.end();
 }

@@ -7,6 +7,7 @@ use super::lookup::filter_of;
 use super::values::{plain, value_of, value_of_json};
 use crate::dml::forms::{has_subquery, insert_of, part, refuse_other_forms, source_of, table_name};
 use crate::error::{QueryError, Result};
+use crate::functions::as_in_plans;
 use crate::pushdown::unqualified;
 use crate::timestamp_coercion::{rewrite_expr, simplifier};
 use crate::zeros_in_lists;
@@ -181,7 +182,7 @@ impl Change {
                 return Err(unsupported("a subquery; SELECT the values first"));
             }
             let expr = json::in_expr(unqualified(expr.unalias())?, &planned)?;
-            Ok(rewrite_expr(expr, &full, now, state.config_options())?)
+            Ok(as_in_plans(rewrite_expr(expr, &full, now, state.config_options())?, &full, state)?)
         };
         let condition = condition.map(&ready).transpose()?;
         let values = values.into_iter().map(&ready).collect::<Result<Vec<_>>>()?;

@@ -1,12 +1,12 @@
-//! Casts of texts that DataFusion reads otherwise than PostgreSQL: `'{a,b}'::text[]`, `'02:00:00'::interval`; and the formats
-//! of `to_char`.
+//! Casts of texts that DataFusion reads otherwise than PostgreSQL: `'{a,b}'::text[]`, `'02:00:00'::interval`, `'\x00ff'::bytea`;
+//! and the formats of `to_char`.
 
 use super::intervals;
 use crate::array_text::list;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 
@@ -27,6 +27,7 @@ impl FunctionRewrite for Texts {
             let read = match cast.field.data_type() {
                 kind @ DataType::List(_) => Some(list(text, kind)?),
                 DataType::Interval(_) => intervals::in_words(text).map(ScalarValue::from),
+                kind if kind.is_binary() => in_hex(text)?.map(|bytes| ScalarValue::Binary(Some(bytes))),
                 _ => None,
             };
             if let Some(read) = read {
@@ -57,6 +58,19 @@ impl FunctionRewrite for Texts {
     }
 }
 
+/// The bytes of a text that begins with `\x`; nothing of another text.
+fn in_hex(text: &str) -> Result<Option<Vec<u8>>> {
+    let Some(digits) = text.strip_prefix("\\x") else { return Ok(None) };
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(char::from(*high).to_digit(16)? * 16 + char::from(*low).to_digit(16)?).ok(),
+        _ => None,
+    };
+    match digits.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>() {
+        Some(bytes) => Ok(Some(bytes)),
+        None => exec_err!("invalid input syntax for type bytea: '{text}'; after \\x come pairs of hexadecimal digits"),
+    }
+}
+
 fn is_time(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|kind| kind.is_temporal())
 }
@@ -71,7 +85,8 @@ pub(super) fn may_be_rewritten(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(cast) => {
             matches!(*cast.expr, Expr::Literal(..))
-                && matches!(cast.field.data_type(), DataType::List(_) | DataType::Interval(_))
+                && (matches!(cast.field.data_type(), DataType::List(_) | DataType::Interval(_))
+                    || cast.field.data_type().is_binary())
         }
         Expr::ScalarFunction(call) => call.func.name() == "to_char",
         _ => false,

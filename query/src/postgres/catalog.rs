@@ -14,7 +14,7 @@ use datafusion_pg_catalog::pg_catalog::PgCatalogSchemaProvider;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use std::sync::Arc;
 
-/// The texts of views by the number of each: what `pg_get_viewdef` returns.
+/// The texts of views by the name and the number of each: what `pg_get_viewdef` returns.
 pub(super) const VIEW_TEXTS: &str = "pg_ebbtide_view_texts";
 
 /// The types of columns that are added.
@@ -44,7 +44,7 @@ impl Kind {
 }
 
 /// Columns that are null, by their tables: those that are missing, and lists that would be texts.
-const NULLS: [(&str, &str, Kind); 14] = [
+const NULLS: [(&str, &str, Kind); 16] = [
     ("pg_class", "relacl", Kind::Texts),
     ("pg_class", "reloptions", Kind::Texts),
     ("pg_constraint", "conkey", Kind::Shorts),
@@ -55,6 +55,8 @@ const NULLS: [(&str, &str, Kind); 14] = [
     ("pg_index", "indoption", Kind::Shorts),
     ("pg_namespace", "nspacl", Kind::Texts),
     ("pg_database", "datacl", Kind::Texts),
+    ("pg_db_role_setting", "setconfig", Kind::Texts),
+    ("pg_default_acl", "defaclacl", Kind::Texts),
     ("pg_language", "lanacl", Kind::Texts),
     ("pg_proc", "proacl", Kind::Texts),
     ("pg_tablespace", "spcacl", Kind::Texts),
@@ -177,7 +179,7 @@ impl Catalog {
             .join(scan("n", namespaces)?.build()?, JoinType::Inner, (vec!["c.relnamespace"], vec!["n.oid"]), None)?
             .join(scan("v", texts)?.build()?, JoinType::Inner, (vec!["c.relname"], vec!["v.name"]), None)?
             .filter(col("n.nspname").eq(lit("public")))?
-            .project([col("c.oid"), col("v.definition")])?
+            .project([col("c.oid"), col("v.name"), col("v.definition")])?
             .build()?;
         Ok(Some(Arc::new(ViewTable::new(plan, None))))
     }

@@ -78,10 +78,12 @@ const INFORMATION: [(&str, &str); 14] = [
     ),
 ];
 
-/// What a table of `information_schema` is replaced by: a query in parentheses; `None` for one that is there.
+/// What a table of `information_schema`, or `pg_views`, is replaced by: a query in parentheses; `None` for one that is there.
 fn information(name: &str) -> Option<TableFactor> {
     let text = match name {
         "columns" => super::COLUMNS.to_owned(),
+        "views" => super::VIEWS.to_owned(),
+        "pg_views" => super::PG_VIEWS.to_owned(),
         _ => {
             let (_, columns) = INFORMATION.iter().find(|(table, _)| *table == name)?;
             let columns: Vec<String> =
@@ -208,7 +210,7 @@ impl VisitorMut for Known {
         }
         if let TableFactor::Table { name, alias, .. } = table
             && let name = name.to_string().replace('"', "").to_ascii_lowercase()
-            && let Some(name) = name.rsplit_once("information_schema.").map(|(_, name)| name)
+            && let Some((_, name)) = ["information_schema.", "pg_catalog."].iter().find_map(|of| name.rsplit_once(*of))
             && let Some(mut put) = information(name)
         {
             if let (TableFactor::Derived { alias: named, .. }, Some(alias)) = (&mut put, alias.take()) {
@@ -253,7 +255,7 @@ impl VisitorMut for Known {
             Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => match (is_truth(left), text_in(right)) {
                 (true, Some("t" | "true")) => parsed(&format!("({left} = true)")),
                 (true, Some("f" | "false")) => parsed(&format!("({left} = false)")),
-                _ => None,
+                _ => function_of(left, right).or_else(|| function_of(right, left)),
             },
             Expr::Function(function) => match query_of(function) {
                 // DataFusion cannot run all lists about the rows around them, so these are empty.
@@ -292,6 +294,20 @@ fn text_in(expr: &Expr) -> Option<&str> {
         Expr::Value(value) => text_of(&value.value),
         _ => None,
     }
+}
+
+/// A condition that looks for a function by its number, where a column of a type has its name here: `p.oid = t.typreceive`.
+fn function_of(number: &Expr, column: &Expr) -> Option<Expr> {
+    const COLUMNS: [&str; 6] = ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout"];
+    let (Expr::CompoundIdentifier(number), Expr::CompoundIdentifier(names)) = (number, column) else { return None };
+    let is_function = names.last().is_some_and(|name| COLUMNS.iter().any(|of| name.value.eq_ignore_ascii_case(of)));
+    let (last, table) = number.split_last()?;
+    if !is_function || !last.value.eq_ignore_ascii_case("oid") {
+        return None;
+    }
+    let name = table.iter().cloned().chain([ast::Ident::new("proname")]).collect();
+    let (left, right) = (Box::new(Expr::CompoundIdentifier(name)), Box::new(column.clone()));
+    Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })
 }
 
 /// What `pg_get_viewdef(...)` is replaced by.
@@ -508,6 +524,8 @@ mod tests {
             ("SELECT pg_get_viewdef(c.oid, true) FROM pg_class c", "texts.oid = c.oid"),
             ("SELECT generate_subscripts(indkey, $1::int) FROM pg_index", "array_length(indkey, $1"),
             ("SELECT * FROM pg_indexes", "FROM pg_catalog.pg_indexes"),
+            ("SELECT 1 FROM pg_type a JOIN pg_proc ON pg_proc.oid = a.typreceive", "pg_proc.proname = a.typreceive"),
+            ("SELECT 1 FROM pg_type t, pg_proc p WHERE t.typsend = p.oid", "p.proname = t.typsend"),
         ] {
             let text = rewritten(asked).unwrap();
             assert!(text.contains(meant) && !text.contains("ESCAPE"), "{asked}\n{text}");

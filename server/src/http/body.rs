@@ -61,7 +61,8 @@ pub(super) async fn read<'a>(
     body: Body,
 ) -> Result<(MessageMemory<'a>, Bytes), Refused> {
     let (mut memory, body) = raw(shared, body).await?;
-    let body = match headers.get(CONTENT_ENCODING).map(|encoding| encoding.as_bytes()) {
+    let encoding = headers.get(CONTENT_ENCODING).map(|encoding| encoding.as_bytes().to_ascii_lowercase());
+    let body = match encoding.as_deref() {
         None | Some(b"" | b"identity") => body,
         Some(b"gzip" | b"x-gzip") => unzipped(shared, &mut memory, &body).await?,
         Some(_) => {

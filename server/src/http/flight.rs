@@ -30,19 +30,19 @@ use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfoData, XdbcTypeInfoDataBuilder};
-use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::server::{DoPutError, FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
     ActionBeginTransactionRequest, ActionBeginTransactionResult, ActionCancelQueryRequest, ActionCancelQueryResult,
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
     CommandGetCatalogs, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys,
     CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
     CommandPreparedStatementUpdate, CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate,
-    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TableExistsOption, TableNotExistOption,
+    DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, SqlInfo, TableExistsOption, TableNotExistOption,
     TicketStatementQuery,
 };
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightData, FlightDescriptor,
-    FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
+    FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, PutResult, Ticket,
 };
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
@@ -404,6 +404,25 @@ impl FlightSqlService for Flight {
         let asking = self.asking(&request).await?;
         refuse_transaction(update.transaction_id.as_deref())?;
         self.write(self.statement(&asking, &update.query)?, Vec::new()).await
+    }
+
+    /// A driver that has no rows to ingest sends nothing, not even its command: ADBC's.
+    async fn do_put_error_callback(
+        &self,
+        request: Request<PeekableFlightDataStream>,
+        error: DoPutError,
+    ) -> Answer<<Self as FlightService>::DoPutStream> {
+        self.asking(&request).await?;
+        match error {
+            DoPutError::MissingCommand => {
+                let none = DoPutUpdateResult { record_count: 0 };
+                let result = PutResult { app_metadata: none.encode_to_vec().into() };
+                Ok(Response::new(stream::once(async { Ok(result) }).boxed()))
+            }
+            DoPutError::MissingFlightDescriptor => {
+                Err(Status::invalid_argument("the first message has no descriptor, which names the command"))
+            }
+        }
     }
 
     async fn do_put_statement_ingest(

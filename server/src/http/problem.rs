@@ -72,10 +72,12 @@ impl Problem {
         let first = lines.listed.first().map(|bad| format!("line {}: {}", bad.number, bad.reason)).unwrap_or_default();
         let others = match lines.len() {
             0 | 1 => String::new(),
+            2 => " (and 1 more line)".to_owned(),
             n => format!(" (and {} more lines)", n - 1),
         };
         let outcome = match stored {
             0 => "nothing was stored".to_owned(),
+            1 => "1 other line was stored".to_owned(),
             n => format!("{n} other lines were stored"),
         };
         Problem { lines, ..Problem::bad(format!("{first}{others}: {outcome}")) }

@@ -58,7 +58,7 @@ const FORMS: [Form; 6] = [
 ];
 
 impl Form {
-    /// The form that a request asks for: by the parameter, or by the first type of `Accept` that is one.
+    /// The form that a request asks for: by the parameter, or by the type of `Accept` that is one and has the greatest weight.
     fn of(named: Option<&str>, headers: &HeaderMap) -> Result<&'static Form, Failed> {
         let all = || FORMS.iter().map(|form| form.name).collect::<Vec<_>>().join(", ");
         if let Some(named) = named {
@@ -67,8 +67,10 @@ impl Form {
                 .ok_or_else(|| Failed::mistake(format!("format '{named}' is not known: use one of {}", all())));
         }
         let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return Ok(&FORMS[0]) };
-        let types = accept.split(',').map(|one| one.split(';').next().unwrap_or_default().trim());
-        for media in types {
+        let mut types: Vec<(&str, f32)> = accept.split(',').map(weighted).filter(|(_, weight)| *weight > 0.0).collect();
+        // Those of the same weight keep their order.
+        types.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        for (media, _) in types {
             let is_any = matches!(media, "*/*" | "application/*");
             if let Some(form) = FORMS.iter().find(|form| is_any || form.media.eq_ignore_ascii_case(media)) {
                 return Ok(form);
@@ -78,6 +80,14 @@ impl Form {
         let what = format!("Accept names none of {}; format={} would do as well", media.join(", "), all());
         Err(Failed { status: StatusCode::NOT_ACCEPTABLE, ..Failed::mistake(what) })
     }
+}
+
+/// A type of `Accept`, and its weight: `text/csv;q=0.5`.
+fn weighted(one: &str) -> (&str, f32) {
+    let mut parts = one.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| part.strip_prefix(['q', 'Q'])?.strip_prefix('=')?.parse().ok());
+    (media, weight.unwrap_or(1.0))
 }
 
 /// The parameters of a request.

@@ -29,8 +29,8 @@ use pgwire::messages::response::{CommandComplete, EmptyQueryResponse, ReadyForQu
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage as Answer, PgWireFrontendMessage as Message};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -273,7 +273,7 @@ impl<'a, S: Stream> Conversation<'a, S> {
         }
         for statement in statements {
             let work = self.work(statement)?;
-            let prepared = Arc::new(Prepared { work, named: Vec::new(), described: OnceLock::new() });
+            let prepared = Arc::new(Prepared::new(work, Vec::new()));
             let state = self.start(&prepared.work, Vec::new(), &[]).await?;
             if let (State::Rows(rows), false) = (&state, matches!(prepared.work, Work::Copy(..))) {
                 self.wire.put(&rows::description(&rows.schema, &[])?)?;
@@ -294,7 +294,7 @@ impl<'a, S: Stream> Conversation<'a, S> {
             }
         };
         let named = aside(parse.query.len(), || values::named(&parse.query, parse.type_oids));
-        let prepared = Prepared { work, named, described: OnceLock::new() };
+        let prepared = Prepared::new(work, named);
         self.prepared.put(parse.name.as_deref().unwrap_or_default(), Arc::new(prepared), DUPLICATE_STATEMENT)?;
         Ok(self.wire.put(&Answer::ParseComplete(ParseComplete::new()))?)
     }
@@ -315,8 +315,9 @@ impl<'a, S: Stream> Conversation<'a, S> {
                 let (deadline, describing) = (self.deadline(), Arc::clone(statement).describe());
                 let description = race(&mut self.wire, &self.place, deadline, describing).await?;
                 let description = description.map_err(Refusal::from)?;
+                let writes = statement.kind() == SqlKind::Write;
                 let parameters = description.parameters.iter().enumerate().map(|(at, inferred)| {
-                    Parameter::new(prepared.named.get(at).copied().unwrap_or_default(), inferred.as_ref())
+                    Parameter::new(prepared.named.get(at).copied().unwrap_or_default(), inferred.as_ref(), writes)
                 });
                 let columns = description.columns.filter(|_| !matches!(prepared.work, Work::Copy(..)));
                 let parameters = parameters.collect::<Result<_, _>>()?;
@@ -346,10 +347,11 @@ impl<'a, S: Stream> Conversation<'a, S> {
             0 => &[][..],
             _ => self.described(&prepared).await?.parameters.as_slice(),
         };
-        let codes = &bind.parameter_format_codes;
+        let (codes, sql) = (&bind.parameter_format_codes, self.shared.sql.as_ref());
         let value = |(at, (parameter, bytes)): (usize, (&Parameter, &Option<bytes::Bytes>))| {
             let code = if codes.len() == 1 { codes.first() } else { codes.get(at) };
-            parameter.value(at + 1, bytes.as_deref(), code == Some(&1))
+            let value = parameter.value(at + 1, bytes.as_deref(), code == Some(&1))?;
+            parameter.listed(value, &**missing(sql)?)
         };
         let values = parameters.iter().zip(&bind.parameters).enumerate().map(value).collect::<Result<_, _>>()?;
         let formats = bind.result_column_format_codes;
@@ -377,6 +379,7 @@ impl<'a, S: Stream> Conversation<'a, S> {
                 Some(columns) => rows::description(columns, &[])?,
                 None => Answer::NoData(NoData::new()),
             };
+            prepared.told.lock().clone_from(&described.columns);
             return Ok(self.wire.put(&columns)?);
         }
         let mut portal = self.portal(describe.name.as_deref())?;
@@ -390,7 +393,10 @@ impl<'a, S: Stream> Conversation<'a, S> {
                 self.start(&portal.prepared.work, std::mem::take(&mut portal.values), &portal.formats).await?;
         }
         match &portal.state {
-            State::Rows(rows) => self.wire.put(&rows::description(&rows.schema, &portal.formats)?)?,
+            State::Rows(rows) => {
+                *portal.prepared.told.lock() = Some(Arc::clone(&rows.schema));
+                self.wire.put(&rows::description(&rows.schema, &portal.formats)?)?;
+            }
             State::Ready | State::Done(_) => self.wire.put(&Answer::NoData(NoData::new()))?,
         }
         Ok(self.portals.put(describe.name.as_deref().unwrap_or_default(), portal, DUPLICATE_CURSOR)?)
@@ -405,6 +411,9 @@ impl<'a, S: Stream> Conversation<'a, S> {
             let is_untold = matches!(&portal.prepared.work, Work::Sql(statement) if statement.kind() == SqlKind::Other);
             if is_untold && matches!(portal.state, State::Rows(_)) {
                 portal.state = State::Done(tag_of(&portal.prepared.work, 0));
+            }
+            if let State::Rows(rows) = &portal.state {
+                portal.prepared.check_told(&rows.schema)?;
             }
         }
         self.advance(&mut portal, u64::try_from(execute.max_rows).unwrap_or(0)).await?;

@@ -41,20 +41,31 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// Whether the connection ends with it.
     pub(super) is_fatal: bool,
+    /// The function of PostgreSQL that refuses it there, if drivers tell it from others by that.
+    pub(super) routine: Option<&'static str>,
 }
 
 impl Refusal {
     pub(super) fn new(state: State, message: impl Into<String>) -> Refusal {
-        Refusal { state, message: message.into(), is_fatal: false }
+        Refusal { state, message: message.into(), is_fatal: false, routine: None }
     }
 
     pub(super) fn fatal(state: State, message: impl Into<String>) -> Refusal {
         Refusal { is_fatal: true, ..Refusal::new(state, message) }
     }
 
+    /// Of a prepared statement that does not return the columns that it was described with. Drivers prepare it again.
+    pub(super) fn changed_columns() -> Refusal {
+        let what = "cached plan must not change result type: the columns of the prepared statement have changed since it \
+                    was described; prepare it again";
+        Refusal { routine: Some("RevalidateCachedQuery"), ..Refusal::new(FEATURE_NOT_SUPPORTED, what) }
+    }
+
     pub(super) fn response(&self) -> ErrorResponse {
         let severity = if self.is_fatal { "FATAL" } else { "ERROR" };
-        ErrorResponse::new(fields(severity, self.state, &self.message))
+        let mut fields = fields(severity, self.state, &self.message);
+        fields.extend(self.routine.map(|routine| (b'R', routine.to_owned())));
+        ErrorResponse::new(fields)
     }
 }
 
@@ -90,7 +101,8 @@ fn state_of(code: Code) -> State {
 }
 
 /// What the message of a statement that is wrong begins with or contains, and the class of the error.
-const BY_MESSAGE: [(&str, State); 16] = [
+const BY_MESSAGE: [(&str, State); 17] = [
+    ("' doesn't exist", "42P01"),
     ("there is no column '", "42703"),
     ("there is no member '", "42703"),
     ("there is no function '", "42883"),
@@ -164,6 +176,7 @@ mod tests {
         for (message, state) in [
             ("there is no column 'x'; did you mean 's'? (line 1, column 8)\n  SELECT x", "42703"),
             ("there is no function 'to_regtyp'", "42883"),
+            ("table 'nope' doesn't exist.", "42P01"),
             ("divide by zero error", "22012"),
             ("overflow: 1 + 1 does not fit Int64", "22003"),
             ("Cannot cast string 'x' to value of Int64 type", INVALID_TEXT),

@@ -35,12 +35,26 @@ fn is_nested(kind: &DataType) -> bool {
 
 /// The column that is encoded in the place of one.
 fn encoded(field: &FieldRef) -> FieldRef {
-    match field.data_type() {
-        kind if is_nested(kind) => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
-        DataType::Dictionary(_, value) => Arc::new(field.as_ref().clone().with_data_type(value.as_ref().clone())),
+    let kind = match field.data_type() {
+        kind if is_nested(kind) => return Arc::new(Field::new(field.name(), DataType::Utf8, true)),
+        DataType::Dictionary(_, value) => Some(value.as_ref().clone()),
         // What numbers rows, as `row_number()`, is a bigint in PostgreSQL.
-        DataType::UInt64 => Arc::new(field.as_ref().clone().with_data_type(DataType::Int64)),
-        _ => Arc::clone(field),
+        DataType::UInt64 => Some(DataType::Int64),
+        DataType::List(item) => {
+            known(item.data_type()).map(|kind| DataType::List(Arc::new(item.as_ref().clone().with_data_type(kind))))
+        }
+        kind => known(kind),
+    };
+    kind.map_or_else(|| Arc::clone(field), |kind| Arc::new(field.as_ref().clone().with_data_type(kind)))
+}
+
+/// The type of PostgreSQL's that holds the values of a type which it lacks: its smallest numbers have two bytes.
+fn known(kind: &DataType) -> Option<DataType> {
+    match kind {
+        DataType::Int8 => Some(DataType::Int16),
+        DataType::Float16 => Some(DataType::Float32),
+        DataType::FixedSizeBinary(_) => Some(DataType::Binary),
+        _ => None,
     }
 }
 
@@ -58,9 +72,11 @@ fn size(kind: &Type) -> i16 {
 
 /// What clients are told of a column.
 fn info(field: &FieldRef, format: FieldFormat) -> Result<FieldInfo, Refusal> {
-    let kind = match is_nested(field.data_type()) {
-        true => Type::JSON,
-        false => arrow_pg::datatypes::field_into_pg_type(&encoded(field))?,
+    let kind = match field.data_type() {
+        kind if is_nested(kind) => Type::JSON,
+        // As PostgreSQL says of `SELECT NULL`.
+        DataType::Null => Type::TEXT,
+        _ => arrow_pg::datatypes::field_into_pg_type(&encoded(field))?,
     };
     let size = size(&kind);
     Ok(FieldInfo::new(field.name().clone(), None, None, kind, format).with_type_size(size))
@@ -81,6 +97,22 @@ fn infos(schema: &Schema, formats: &[i16]) -> Result<Arc<Vec<FieldInfo>>, Refusa
 pub(super) fn description(schema: &Schema, formats: &[i16]) -> Result<PgWireBackendMessage, Refusal> {
     let fields = infos(schema, formats)?.iter().map(FieldDescription::from).collect();
     Ok(PgWireBackendMessage::RowDescription(RowDescription::new(fields)))
+}
+
+/// Whether a client that was told of some columns can read these: as many, with the same types and, if that is asked for, names. A
+/// column of nulls may have any type.
+pub(super) fn is_as_told(told: &Schema, found: &Schema, by_name: bool) -> Result<bool, Refusal> {
+    if told.fields().len() != found.fields().len() {
+        return Ok(false);
+    }
+    for (told, found) in told.fields().iter().zip(found.fields()) {
+        let is_named = !by_name || told.name() == found.name();
+        let kind = |field: &FieldRef| info(field, FieldFormat::Text).map(|info| info.datatype().clone());
+        if !is_named || (*found.data_type() != DataType::Null && kind(told)? != kind(found)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Rows that are sent one after the other.

@@ -2,13 +2,14 @@
 
 use super::error::{LIMIT_EXCEEDED, Refusal};
 use super::own::{self, Asked, Copy, Own};
-use super::rows::Rows;
+use super::rows::{self, Rows};
 use super::values::Parameter;
 use crate::sql::{SqlSession, SqlStatement};
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Statements, and portals, that a connection may keep by name.
 const KEPT_MAX: usize = 1000;
@@ -51,7 +52,25 @@ pub(super) struct Prepared {
     /// The types of parameters that the client has named; 0 for those that it has not.
     pub(super) named: Vec<u32>,
     /// What it takes and returns, once that was asked for.
-    pub(super) described: std::sync::OnceLock<Described>,
+    pub(super) described: OnceLock<Described>,
+    /// The columns that the client knows: those it was told last.
+    pub(super) told: Mutex<Option<SchemaRef>>,
+}
+
+impl Prepared {
+    pub(super) fn new(work: Work, named: Vec<u32>) -> Prepared {
+        Prepared { work, named, described: OnceLock::new(), told: Mutex::default() }
+    }
+
+    /// Refuses rows of other columns than the client knows: it would read their values as those of the columns that it was told.
+    pub(super) fn check_told(&self, columns: &SchemaRef) -> Result<(), Refusal> {
+        // With parameters, columns may be named by the values.
+        let by_name = !matches!(&self.work, Work::Sql(statement) if statement.takes() > 0);
+        match &*self.told.lock() {
+            Some(told) if !rows::is_as_told(told, columns, by_name)? => Err(Refusal::changed_columns()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a statement takes and returns.

@@ -2,6 +2,7 @@
 
 use super::error::{FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, LIMIT_EXCEEDED, Refusal};
 use super::lexer::{Token, tokens};
+use crate::sql::Sql;
 use arrow::array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array,
     IntervalMonthDayNanoArray, ListArray, StringArray, TimestampMicrosecondArray, new_empty_array, new_null_array,
@@ -33,19 +34,58 @@ pub(super) struct Parameter {
     pub(super) kind: Type,
     /// Its type in the statement, if that is known and the client has not named one.
     pub(super) inferred: Option<DataType>,
+    /// The type of its items, if it is a list of a statement that writes, or the client has named it as one and the statement leaves
+    /// it open. Texts of other lists are read by the statement.
+    pub(super) items: Option<DataType>,
 }
 
 impl Parameter {
-    /// Of a type that the client named, or of that in the statement, or text.
-    pub(super) fn new(named: u32, inferred: Option<&DataType>) -> Result<Parameter, Refusal> {
+    /// Of a type that the client named, or of that in the statement, which may write, or text.
+    pub(super) fn new(named: u32, inferred: Option<&DataType>, writes: bool) -> Result<Parameter, Refusal> {
+        let items = match inferred {
+            Some(DataType::List(item)) if writes => Some(match item.data_type() {
+                DataType::Dictionary(_, value) => value.as_ref().clone(),
+                kind => kind.clone(),
+            }),
+            _ => None,
+        };
         if named != 0 && named != Type::UNKNOWN.oid() {
             let what =
                 || Refusal::new(FEATURE_NOT_SUPPORTED, format!("a parameter of the type with the number {named}"));
-            return Ok(Parameter { kind: Type::from_oid(named).ok_or_else(what)?, inferred: None });
+            let named = Parameter::named(Type::from_oid(named).ok_or_else(what)?);
+            let open = if inferred.is_none() { named.items_in_text() } else { None };
+            return Ok(Parameter { items: items.or(open), ..named });
         }
         let kind = inferred.and_then(|kind| arrow_pg::datatypes::into_pg_type(kind).ok());
         let kind = kind.filter(|kind| *kind != Type::UNKNOWN && kind.oid() != Type::RECORD.oid());
-        Ok(Parameter { kind: kind.unwrap_or(Type::TEXT), inferred: inferred.cloned() })
+        Ok(Parameter { kind: kind.unwrap_or(Type::TEXT), inferred: inferred.cloned(), items })
+    }
+
+    /// Of a type that the client named.
+    fn named(kind: Type) -> Parameter {
+        Parameter { kind, inferred: None, items: None }
+    }
+
+    /// The type of the items of a list in text form, if each has the same.
+    fn items_in_text(&self) -> Option<DataType> {
+        let Kind::Array(item) = self.kind.kind() else { return None };
+        match *item {
+            Type::BOOL => Some(DataType::Boolean),
+            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UUID => Some(DataType::Utf8),
+            // Each has a scale of its own.
+            Type::NUMERIC => None,
+            _ => Parameter::named(item.clone()).arrow(),
+        }
+    }
+
+    /// The list that a text stands for, if the parameter has [items](Self::items). Otherwise it would be stored as the text.
+    pub(super) fn listed(&self, value: ArrayRef, sql: &dyn Sql) -> Result<ArrayRef, Refusal> {
+        let Some(items) = &self.items else { return Ok(value) };
+        let text = value.as_any().downcast_ref::<StringArray>().filter(|text| text.is_valid(0));
+        match text.map(|text| sql.list(text.value(0), items)) {
+            Some(list) => Ok(list?),
+            None => Ok(value),
+        }
     }
 
     /// The value of parameter `number`, as an array of one.
@@ -185,7 +225,7 @@ impl Parameter {
 /// An array of one dimension: the number of dimensions, whether there are nulls, the type of the items, their number, the number
 /// of the first one, and the items with their lengths.
 fn list(item: &Type, bytes: &[u8]) -> Result<Option<ArrayRef>, Refusal> {
-    let item = Parameter { kind: item.clone(), inferred: None };
+    let item = Parameter::named(item.clone());
     let mut rest = bytes;
     let mut next = || -> Option<i32> {
         let (number, after) = rest.split_first_chunk()?;
@@ -371,7 +411,7 @@ mod tests {
     use arrow::util::display::array_value_to_string;
 
     fn shown(kind: Type, bytes: &[u8], is_binary: bool) -> Result<String, &'static str> {
-        let parameter = Parameter { kind, inferred: None };
+        let parameter = Parameter::named(kind);
         let value = parameter.value(1, Some(bytes), is_binary).map_err(|refusal| refusal.state)?;
         Ok(format!("{} {}", value.data_type(), array_value_to_string(&value, 0).unwrap()))
     }
@@ -411,7 +451,7 @@ mod tests {
         let head = [1, 1, 23, 2, 1].map(i32::to_be_bytes).concat();
         let items = [&4_i32.to_be_bytes()[..], &7_i32.to_be_bytes(), &(-1_i32).to_be_bytes()].concat();
         let list = |bytes: &[u8]| {
-            let parameter = Parameter { kind: Type::INT4_ARRAY, inferred: None };
+            let parameter = Parameter::named(Type::INT4_ARRAY);
             let value = parameter.value(1, Some(bytes), true).map_err(|refusal| refusal.state)?;
             Ok(array_value_to_string(&value, 0).unwrap())
         };
@@ -472,13 +512,33 @@ mod tests {
 
     #[test]
     fn a_parameter_without_a_type_has_that_of_the_statement() {
-        let parameter = Parameter::new(0, Some(&DataType::Int32)).unwrap();
+        let parameter = Parameter::new(0, Some(&DataType::Int32), false).unwrap();
         assert_eq!(parameter.kind, Type::INT4);
         let value = parameter.value(1, Some(b"5"), false).unwrap();
         assert_eq!(value.data_type(), &DataType::Int32);
-        assert_eq!(Parameter::new(0, None).unwrap().kind, Type::TEXT);
+        assert_eq!(Parameter::new(0, None, false).unwrap().kind, Type::TEXT);
         let error = parameter.value(2, Some(b"x"), false).unwrap_err();
         assert_eq!(error.message, "parameter $2: invalid input syntax for type int4: \"x\"");
         assert!(parameter.value(1, None, false).unwrap().is_null(0));
+    }
+
+    #[test]
+    fn a_list_has_the_type_that_the_client_names_where_the_statement_leaves_it_open() {
+        let list = DataType::new_list(DataType::Int64, true);
+        for (kind, inferred, items) in [
+            (Type::FLOAT8_ARRAY, None, Some(DataType::Float64)),
+            (Type::TEXT_ARRAY, None, Some(DataType::Utf8)),
+            (Type::BOOL_ARRAY, None, Some(DataType::Boolean)),
+            (Type::NUMERIC_ARRAY, None, None),
+            (Type::INT4_ARRAY, Some(&list), None),
+            (Type::INT4, None, None),
+        ] {
+            assert_eq!(Parameter::new(kind.oid(), inferred, false).unwrap().items, items, "{kind}");
+        }
+        assert_eq!(Parameter::new(0, Some(&list), false).unwrap().items, None);
+        // A statement that writes gets its values as they are.
+        for named in [0, Type::INT4_ARRAY.oid()] {
+            assert_eq!(Parameter::new(named, Some(&list), true).unwrap().items, Some(DataType::Int64), "{named}");
+        }
     }
 }

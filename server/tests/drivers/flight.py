@@ -108,6 +108,8 @@ with flight.connect(f"grpc://127.0.0.1:{PORT}", autocommit=True) as db, db.curso
         (dt.datetime(2024, 1, 2, tzinfo=UTC), "yard", None, -3, False),
     ]
     assert rows("SELECT s FROM w WHERE temp > $1 AND n < $2", (1.5, 10)) == [("roof",)]
+    nothing = pa.table({"t": pa.array([], pa.timestamp("ms", "UTC")), "s": pa.array([], pa.string())})
+    assert cursor.adbc_ingest("w", nothing, mode="append") == 0
     # Values change the types of columns, and whether they have nulls.
     assert rows("SELECT s, $1 AS label FROM w ORDER BY t LIMIT 1", ("x",)) == [("roof", "x")]
     assert rows("SELECT n + $1 AS v FROM w ORDER BY t", (0.5,)) == [(3.5,), (-2.5,)]

@@ -57,6 +57,8 @@ def with_psycopg():
             copy.set_types(["int8", "float8"])
             assert list(copy.rows())[2] == (2, 1.0)
         assert db.execute("DELETE FROM w WHERE s = %s OR n = %s OR s IS NULL", ("many", 7)).rowcount == 26
+        for condition, names in [("<> ALL(%t::text[])", ["roof", "yard"]), ("<> ALL(%t)", ["roof", "yard"]), ("= ANY(%t)", [])]:
+            assert db.execute(f"DELETE FROM w WHERE s {condition}", (names,)).rowcount == 0, condition
         values = db.execute(
             "SELECT 1::int2, 2::int4, 3::int8, 1.5::float4, 'x', date '2024-01-02', 12.50::decimal(10,2), NULL, [1, 2],"
             " {'a': 1}, interval '1 day 2 hours', X'00ff'"
@@ -68,6 +70,8 @@ def with_psycopg():
         for binary in (False, True):
             ranks = db.cursor(binary=binary).execute("SELECT row_number() OVER (ORDER BY t) AS n FROM w ORDER BY t")
             assert (ranks.fetchall(), ranks.description[0].type_code) == ([(1,), (2,)], 20), binary
+        small = db.cursor(binary=True).execute("SELECT (-5)::tinyint, [(-5)::tinyint, NULL], arrow_cast(X'0a', 'FixedSizeBinary(1)')")
+        assert small.fetchone() == (-5, [-5, None], b"\n")
         above = "arrow_cast(18446744073709551615, 'UInt64')"
         assert "CAST" in refused("22003", lambda: db.execute(f"SELECT {above} AS n").fetchall())
         assert db.execute(f"SELECT CAST({above} AS NUMERIC(20, 0))").fetchone() == (decimal.Decimal(2**64 - 1),)
@@ -98,6 +102,8 @@ def with_psycopg():
         filled = "SELECT date_bin_gapfill('12 hours', t) AS b, count(n) FROM w WHERE t >= %s AND t < %s GROUP BY b"
         assert len(db.execute(filled, (day, day + dt.timedelta(days=2))).fetchall()) == 4
         assert psycopg.types.TypeInfo.fetch(db, "hstore") is None
+        assert db.execute("SELECT %t, %t", ([1.5, None], ["a", "b,c"])).fetchone() == ([1.5, None], ["a", "b,c"])
+        assert psycopg.ClientCursor(db).execute("SELECT %s", (b"\x00\xff",)).fetchone() == (b"\x00\xff",)
         for state, wrong in [
             ("42703", "SELECT nope FROM w"), ("42883", "SELECT nope(n) FROM w"), ("22012", "SELECT n / 0 FROM w"),
             ("22003", "SELECT 9223372036854775807 + n FROM w WHERE n > 0"), ("22P02", "SELECT 'x'::int8"), ("42P01", "SELECT 1 FROM nope"),
