@@ -1,6 +1,7 @@
 //! Places that are within each other. A program that cleans a table up removes all that its log does not name, in folders within its
 //! own too, so each table and each copy needs a folder in which there is nothing else.
 
+use super::ArchivePlaces;
 use crate::error::{Error, Result};
 use crate::ladder::name::named;
 use crate::state::State;
@@ -18,11 +19,23 @@ pub(crate) fn check_folder(database: &Path, url: &str) -> Result<()> {
     } else {
         let has = |folder: &&Path| folder.join("_delta_log").is_dir() || folder.join("epochs/0000000001").is_file();
         match place.ancestors().skip(1).find(has) {
-            Some(folder) => format!("is in a folder with a table or a copy, {}", folder.display()),
+            Some(folder) => in_folder(&folder.display().to_string()),
             None => return Ok(()),
         }
     };
     Err(refused(url, &found))
+}
+
+/// Refuses a place in object storage that is within a table or a copy. The store may take long to answer.
+pub(crate) fn check_above(places: &dyn ArchivePlaces, url: &str) -> Result<()> {
+    match places.above(url) {
+        Some(folder) => Err(refused(url, &in_folder(&folder))),
+        None => Ok(()),
+    }
+}
+
+fn in_folder(folder: &str) -> String {
+    format!("is in a folder with a table or a copy, {folder}")
 }
 
 /// Refuses a new place that is another one of the database, is within one or has one.
