@@ -82,7 +82,7 @@ async fn on_a_server() {
     // A program that cleans the table up would remove a copy or another table in its folder.
     let within = format!("{}/x/within", machine.url);
     let publish = format!("PUBLISH others TO '{within}'");
-    for args in [&["ship", "--once", "--to", &within][..], &["sql", &publish][..]] {
+    for args in [&["ship", "--once", "--to", within.as_str()][..], &["sql", publish.as_str()][..]] {
         let refused = machine.run(args);
         let told = format!("{within} is in a folder with a table or a copy, {}", machine.url);
         assert!(refused.code == 1 && refused.stderr.contains(&told), "{args:?}: {}", refused.stderr);
