@@ -122,8 +122,21 @@ impl FieldType {
 
     /// The type less objects without members, at any depth; `None` if nothing is left.
     fn without_empty_objects(&self) -> Option<FieldType> {
+        self.without(&|_: &FieldType| false)
+    }
+
+    /// Whether it is a list that has had no items.
+    fn is_list_of_nothing(&self) -> bool {
+        matches!(self, FieldType::List(item) if **item == FieldType::Unknown)
+    }
+
+    /// The type less what is unwanted and objects without other members, at any depth; `None` if nothing is left.
+    fn without(&self, is_unwanted: &impl Fn(&FieldType) -> bool) -> Option<FieldType> {
+        if is_unwanted(self) {
+            return None;
+        }
         let FieldType::Object(members) = self else { return Some(self.clone()) };
-        let members = members.iter().filter_map(|(name, ty)| Some((name.clone(), ty.without_empty_objects()?)));
+        let members = members.iter().filter_map(|(name, ty)| Some((name.clone(), ty.without(is_unwanted)?)));
         Some(members.collect::<Vec<_>>()).filter(|members| !members.is_empty()).map(FieldType::Object)
     }
 
@@ -205,6 +218,15 @@ impl Schema {
     #[must_use]
     pub fn without_empty_objects(&self) -> Schema {
         let fields = self.fields.iter().filter_map(|(name, ty)| Some((name.clone(), ty.without_empty_objects()?)));
+        Schema { fields: fields.collect(), ..self.clone() }
+    }
+
+    /// The schema less fields, and members of fields, that have no type yet: objects without members, and lists that have had no items. In a
+    /// table that keeps its types, the items would have a type that later ones do not.
+    #[must_use]
+    pub fn without_untyped(&self) -> Schema {
+        let typed = |ty: &FieldType| ty.without(&FieldType::is_list_of_nothing);
+        let fields = self.fields.iter().filter_map(|(name, ty)| Some((name.clone(), typed(ty)?)));
         Schema { fields: fields.collect(), ..self.clone() }
     }
 

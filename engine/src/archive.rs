@@ -58,6 +58,12 @@ pub trait ArchivePlaces: fmt::Debug + Send + Sync {
     fn copies(&self, url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
         Err(format!("no copies are kept at {url}").into())
     }
+
+    /// The nearest folder above a place in object storage that has a table or a copy, as far as the store lets it be seen. Folders of a file
+    /// system are checked without it.
+    fn above(&self, _url: &str) -> Option<String> {
+        None
+    }
 }
 
 fn unreachable(error: impl std::fmt::Display) -> Error {

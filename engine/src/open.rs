@@ -507,6 +507,11 @@ fn remove_leftover(fs: &dyn Fs, path: &Path) -> Result<()> {
     }
 }
 
+/// Puts the markers for other programs into a folder that was made a database and is locked.
+pub(crate) fn mark_folders(fs: &Arc<dyn Fs>, dir: &Path, settings: &Settings) -> Result<()> {
+    settle_folders(dir, &read_beside(fs, dir, settings)?)
+}
+
 /// Puts the markers for other programs where they are needed, and removes them where they are not. What was left has gone.
 fn settle_folders(dir: &Path, read: &ReadState) -> Result<()> {
     let marker = FileName::CompactFirst.to_string();

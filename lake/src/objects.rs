@@ -57,6 +57,7 @@ impl Objects {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| StoreError::new("not a URL"))?;
         let path = rest.split_once('/').map_or("", |(_, path)| path);
         let prefix = Path::parse(path.trim_matches('/')).map_err(|error| StoreError::new(&error.to_string()))?;
+        check_server(scheme, |variable| std::env::var(variable).ok())?;
         let backoff = BackoffConfig { base: PAUSES_GROW, max_backoff: PAUSE_MAX, ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRIES_FOR };
         // The environment may say otherwise.
@@ -144,6 +145,27 @@ impl Objects {
             false => Err(StoreError::new(&format!("{name} is shorter than it was"))),
         }
     }
+}
+
+/// Checks the address of a server that the environment names. The libraries below panic or give no reason if it is wrong.
+fn check_server(scheme: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(), StoreError> {
+    let (names, allow) = match scheme {
+        "s3" => (&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"][..], "AWS_ALLOW_HTTP"),
+        "az" => (&["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"][..], "AZURE_ALLOW_HTTP"),
+        _ => return Ok(()),
+    };
+    let is_true = |text: String| matches!(&*text.to_ascii_lowercase(), "1" | "true" | "on" | "yes" | "y");
+    // The first one counts.
+    let set = names.iter().find_map(|name| Some((name, variable(name)?.to_ascii_lowercase())));
+    let Some((name, address)) = set.filter(|(_, address)| !address.starts_with("https://")) else { return Ok(()) };
+    let wrong = if !address.starts_with("http://") {
+        format!("{name} must begin with https:// or http://")
+    } else if !variable(allow).is_some_and(is_true) {
+        format!("{name} begins with http://, which needs {allow}=true")
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::new(&wrong))
 }
 
 fn shown(error: &Error) -> StoreError {
@@ -271,6 +293,25 @@ mod tests {
         assert!(objects.exists("object").unwrap());
         assert!(!objects.exists("missing").unwrap());
         assert_eq!(objects.get("missing").unwrap(), None);
+    }
+
+    #[test]
+    fn the_address_of_a_server_that_cannot_be_used_is_an_error() {
+        for (scheme, variables, told) in [
+            ("s3", &[("AWS_ENDPOINT_URL", "https://h:9000")][..], None),
+            ("s3", &[("AWS_ENDPOINT_URL", "http://h:9000"), ("AWS_ALLOW_HTTP", "true")][..], None),
+            ("s3", &[("AWS_ENDPOINT_URL", "http://h:9000")][..], Some("needs AWS_ALLOW_HTTP=true")),
+            ("s3", &[("AWS_ENDPOINT_URL", "h:9000")][..], Some("AWS_ENDPOINT_URL must begin with https:// or http://")),
+            ("az", &[("AZURE_STORAGE_ENDPOINT", "http://h")][..], Some("needs AZURE_ALLOW_HTTP=true")),
+            ("gs", &[("AWS_ENDPOINT_URL", "h:9000")][..], None),
+        ] {
+            let found = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+            let error = check_server(scheme, found).err().map(|error| error.to_string());
+            match told {
+                None => assert_eq!(error, None),
+                Some(told) => assert!(error.as_ref().is_some_and(|error| error.contains(told)), "{error:?}"),
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Places by their URLs.
 
 use crate::cancellation::Cancellation;
+use crate::checkpoint;
 use crate::copies::Copies;
 use crate::folder::Folder;
+use crate::log::name_of;
 use crate::objects::Objects;
 use crate::reader::FileCache;
 use crate::store::{Store, StoreError};
@@ -74,5 +76,54 @@ impl ArchivePlaces for Lake {
 
     fn copies(&self, url: &str) -> Result<Arc<dyn CopyStore>, SinkError> {
         Ok(Arc::new(Copies(self.store_of(url)?)))
+    }
+
+    fn above(&self, url: &str) -> Option<String> {
+        let is_folder = url.starts_with("file://");
+        if is_folder { None } else { above(url, |folder, name| self.store_of(folder)?.exists(name)) }
+    }
+}
+
+/// The nearest folder above a URL in which an object is that tables or copies have. If a folder cannot be looked into, there is none: keys may
+/// be for the place alone.
+fn above(url: &str, exists: impl Fn(&str, &str) -> Result<bool, StoreError>) -> Option<String> {
+    let signs = [name_of(0), checkpoint::LAST.to_owned(), "epochs/0000000001".to_owned()];
+    let (scheme, place) = url.split_once("://")?;
+    let mut place = place.trim_end_matches('/');
+    while let Some((folder, _)) = place.rsplit_once('/') {
+        place = folder.trim_end_matches('/');
+        let folder = format!("{scheme}://{place}");
+        for sign in &signs {
+            if exists(&folder, sign).ok()? {
+                return Some(folder);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_within_the_nearest_table_or_copy() {
+        let objects = ["s3://b/table/_delta_log/_last_checkpoint", "s3://b/x/copy/epochs/0000000001"];
+        let exists = |folder: &str, name: &str| {
+            let object = format!("{folder}/{name}");
+            if folder == "s3://secret" { Err(StoreError::new("forbidden")) } else { Ok(objects.contains(&&*object)) }
+        };
+        for (url, folder) in [
+            ("s3://b/table/copy", Some("s3://b/table")),
+            ("s3://b/table/a/b/", Some("s3://b/table")),
+            ("s3://b/x/copy/y", Some("s3://b/x/copy")),
+            ("s3://b/x/copy", None),
+            ("s3://b/table", None),
+            ("s3://b/table2/copy", None),
+            ("s3://b", None),
+            ("s3://secret/copy", None),
+        ] {
+            assert_eq!(above(url, exists).as_deref(), folder, "{url}");
+        }
     }
 }

@@ -83,11 +83,21 @@ fn join(known: &mut Vec<Value>, added: Vec<Value>, path: &str) -> Result<(), Str
             return Err(format!(
                 "field '{path}' is {} now, and the archive has it as {}: a table has one type a field, so name a new place \
                  with ALTER COLLECTION ... INTO",
-                field["type"], old["type"]
+                in_words(&field["type"]),
+                in_words(&old["type"])
             ));
         }
     }
     Ok(())
+}
+
+/// A type of a table, for people.
+fn in_words(ty: &Value) -> String {
+    match (ty.as_str(), ty["type"].as_str()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some("array")) => format!("a list of {}", in_words(&ty["elementType"])),
+        _ => "an object".to_owned(),
+    }
 }
 
 /// The first object without members in a meta.
@@ -146,4 +156,34 @@ fn type_of(ty: &FieldType) -> Option<Value> {
             json!({"type": "struct", "fields": fields})
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide::ttl::Precision;
+
+    #[test]
+    fn a_field_of_another_type_is_named_with_both() {
+        let with = |ty: FieldType| {
+            let mut schema = Schema::new("t", None, Precision::Ms);
+            schema.fields.push(("f".to_owned(), ty));
+            schema
+        };
+        let list = |item| FieldType::List(Box::new(item));
+        let object = FieldType::Object(vec![("x".to_owned(), FieldType::Int64)]);
+        for (before, after, told) in [
+            (FieldType::Int64, FieldType::Double, "field 'f' is double now, and the archive has it as long"),
+            (
+                list(FieldType::Int64),
+                list(FieldType::Double),
+                "is a list of double now, and the archive has it as a list of long",
+            ),
+            (object, FieldType::String, "is string now, and the archive has it as an object"),
+        ] {
+            let known = joined(None, &with(before)).unwrap();
+            let error = joined(Some(&known), &with(after)).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
 }

@@ -12,6 +12,8 @@ struct Dialect {
     quote: char,
     /// Whether a backslash in a text escapes what follows.
     escapes: bool,
+    /// Whether it does so in a name.
+    escapes_names: bool,
     /// The table of a URL.
     table: fn(&str) -> String,
     /// What to do before a view of a table on Azure's storage is made: its URL does not name the account.
@@ -25,6 +27,7 @@ const DIALECTS: [Dialect; 3] = [
         object: "view.duckdb.sql",
         quote: '"',
         escapes: false,
+        escapes_names: false,
         table: |url| format!("delta_scan('{}')", path_of(url).replace('\'', "''")),
         azure: "",
         ago: |seconds| format!("now() - to_seconds({seconds})"),
@@ -33,6 +36,7 @@ const DIALECTS: [Dialect; 3] = [
         object: "view.spark.sql",
         quote: '`',
         escapes: true,
+        escapes_names: false,
         table: |url| {
             let url = match (url.strip_prefix("s3://"), url.strip_prefix("az://").map(container_in)) {
                 (Some(path), _) => format!("s3a://{path}"),
@@ -48,6 +52,7 @@ const DIALECTS: [Dialect; 3] = [
         object: "view.clickhouse.sql",
         quote: '`',
         escapes: true,
+        escapes_names: true,
         table: |url| match (path_of(url), url.strip_prefix("az://").map(container_in)) {
             (path, _) if path.len() < url.len() => format!("deltaLakeLocal('{}')", text_in(path, true)),
             (_, Some((container, path))) => {
@@ -141,6 +146,9 @@ impl Dialect {
 
     fn test(&self, path: &str, operator: &str, value: &Value, schema: &Schema) -> Option<String> {
         let Some(ty) = type_at(path, schema) else {
+            if is_item(path, schema) {
+                return None;
+            }
             // No measurement has it: all are null.
             return Some((value.is_null() && operator == "$eq").to_string());
         };
@@ -185,8 +193,15 @@ impl Dialect {
 
     fn name(&self, name: &str) -> String {
         let (quote, twice) = (self.quote, format!("{0}{0}", self.quote));
+        let name = if self.escapes_names { name.replace('\\', "\\\\") } else { name.to_owned() };
         format!("{quote}{}{quote}", name.replace(quote, &twice))
     }
+}
+
+/// Whether a path leads to an item of a list in the metas, for which SQL has no form that all programs know.
+fn is_item(path: &str, schema: &Schema) -> bool {
+    let mut above = path.match_indices('.').filter_map(|(at, _)| path.get(..at));
+    above.any(|above| matches!(type_at(above, schema), Some(FieldType::List(_))))
 }
 
 /// The type of a member of the metas.

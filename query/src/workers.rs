@@ -77,8 +77,15 @@ impl Workers {
 
 fn url_of(address: &str) -> Result<Url> {
     let text = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+    // A URL does not keep the port that its scheme has by default.
+    let port = address.trim_end_matches('/').rsplit_once(':').map_or("", |(_, port)| port);
+    let has_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let url = Url::parse(&text).ok().filter(|url| {
-        url.scheme() == "http" && url.has_host() && url.port_or_known_default().is_some() && url.path() == "/"
+        has_port
+            && url.scheme() == "http"
+            && url.has_host()
+            && url.port_or_known_default().is_some()
+            && url.path() == "/"
     });
     url.ok_or_else(|| {
         let what = format!("'{address}' is not the address of a worker: write HOST:PORT, such as 10.0.0.7:7070");
@@ -89,4 +96,22 @@ fn url_of(address: &str) -> Result<Url> {
 /// The address in a worker's URL.
 fn address_of(url: &Url) -> &str {
     &url[url::Position::BeforeHost..url::Position::AfterPort]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port() {
+        for (address, shown) in
+            [("10.0.0.7:7070", "10.0.0.7:7070"), ("http://h:80/", "h"), ("[::1]:7070", "[::1]:7070")]
+        {
+            assert_eq!(address_of(&url_of(address).unwrap()), shown);
+        }
+        for address in ["", "h", "1.2.3", "[::1]", "http://h", "h:", "h:x", "https://h:1", "h:1/path"] {
+            let error = url_of(address).unwrap_err().to_string();
+            assert!(error.contains("write HOST:PORT"), "{address}: {error}");
+        }
+    }
 }

@@ -160,11 +160,14 @@ fn an_archive_is_taken_over_from_a_copy_of_the_database_and_the_status_says_what
     assert_eq!(adopt("idle").code, 0);
     assert_eq!(machine.expire("db", 2).code, 1);
     assert!(fails("db") && !fails("idle"));
+    // The listing of rules is that of another process than the sweep.
+    let rules = || machine.out("db", &["sql", "SELECT state FROM ebbtide.ttl_rules", "--format", "csv"]);
+    assert!(rules().contains(", failed: ") && rules().contains("see ebbtide archive adopt"), "{}", rules());
     let refused = machine.run("db", &["archive", "adopt", "doors", "--read-only"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     let adopted = adopt("db");
     assert_eq!((adopted.code, adopted.stdout.as_str()), (0, "doors archives from this database now\n"));
-    assert!(!fails("db"));
+    assert!(!fails("db") && !rules().contains("failed"), "{}", rules());
     machine.out("db", &["sweep"]);
     assert_eq!(machine.archived("db"), "n\n1\n1\n2\n2\n");
 

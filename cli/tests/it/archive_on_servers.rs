@@ -69,6 +69,7 @@ async fn on_a_server() {
     ));
     machine.expire(1);
     machine.expire(2);
+    machine.sql("CREATE COLLECTION others WITH (timeField = 't')");
     let status = machine.out(&["archive", "status"]);
     let told = "archived: 4 measurements, 2024-01-01T10:00:00Z to 2024-01-02T11:00:00Z, 2 files";
     assert!(status.contains(told) && status.contains(machine.url), "{status}");
@@ -77,6 +78,15 @@ async fn on_a_server() {
     let rows = "n\n1\n1\n2\n2\n";
     let archived = "SELECT n FROM archived('doors') ORDER BY n, door";
     assert_eq!(machine.sql(archived), rows);
+
+    // A program that cleans the table up would remove a copy or another table in its folder.
+    let within = format!("{}/x/within", machine.url);
+    let publish = format!("PUBLISH others TO '{within}'");
+    for args in [&["ship", "--once", "--to", within.as_str()][..], &["sql", publish.as_str()][..]] {
+        let refused = machine.run(args);
+        let told = format!("{within} is in a folder with a table or a copy, {}", machine.url);
+        assert!(refused.code == 1 && refused.stderr.contains(&told), "{args:?}: {}", refused.stderr);
+    }
 
     // What a crash has left: it stays for an hour, since it may be part of a commit.
     let files = machine.files().await;

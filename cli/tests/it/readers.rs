@@ -73,6 +73,15 @@ fn the_statements_for_other_programs_are_right_while_types_differ_and_afterwards
         assert!(told.stderr.contains(program), "no {program} in {}", told.stderr);
     }
     check_statements(folder, "262145 131072.25 1");
+    // Other programs stop at a folder that was restored too.
+    let url = format!("file://{}", folder.join("copy").display());
+    for args in
+        [&["ship", "--once", "--to", url.as_str()][..], &["restore", "--from", url.as_str(), "--db", "restored"][..]]
+    {
+        let done = inside(folder, args, "");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+    }
+    assert!(folder.join("restored/w.1/run-COMPACT-first.parquet").exists());
 
     sql(folder, "COMPACT w; INSERT INTO w (t, s, v) VALUES ('2024-01-01T00:00:01Z', 'roof', 1)");
     let told = inside(folder, &["files", "w"], "");

@@ -597,6 +597,12 @@ fn a_worker_answers_only_those_with_its_token_and_reads_only_what_it_may() {
         }
     }
 
+    let small = Worker::start(shipped.path(), &["--allow", &shipped.url, "--memory", "1"]);
+    let error = shipped.ask(&[SUMS], THEN, &["--workers", &small.address]).unwrap_err();
+    assert!(error.contains("it ran out of memory") && error.contains("a larger --memory"), "{error}");
+    let error = shipped.ask(&[SUMS], THEN, &["--workers", "10.0.0.7"]).unwrap_err();
+    assert!(error.contains("write HOST:PORT"), "{error}");
+
     let refused = |args: &[&str]| {
         let output = inside(shipped.path(), &[&["worker", "--allow", shipped.url.as_str()], args].concat(), "");
         assert_ne!(output.code, 0, "{args:?}");

@@ -24,6 +24,11 @@ impl CollectionState {
     pub(crate) fn archive_failure(&self, url: &str) -> Option<String> {
         self.archiving.of(url).failed
     }
+
+    /// Notes what kept things from being moved to an archive when another process tried.
+    pub(crate) fn note_archive_failure(&self, url: &str, why: &str) {
+        self.archiving.set(url, |status| status.failed = Some(why.to_owned()));
+    }
 }
 
 /// Adds to an edit what takes back the intents whose rows it changes.

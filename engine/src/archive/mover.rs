@@ -149,7 +149,7 @@ impl Mover<'_> {
                 continue;
             }
             // What the table cannot have is not uploaded, and what was kept for long enough is removed all the same.
-            if let Err(refused) = place.check(&group.collection.schema) {
+            if let Err(refused) = place.check(&group.collection.schema.without_untyped()) {
                 break Some(refused);
             }
             if !self.move_some(place.as_ref(), group, &mut handed.dropped)? {
@@ -263,7 +263,7 @@ impl Mover<'_> {
         let claim = ArchiveClaim {
             identity: self.engine.identity,
             collection: self.id,
-            schema: present.schema.clone(),
+            schema: Arc::new(present.schema.without_untyped()),
             known: present.owners(),
             owner,
             version: before.version,
@@ -478,7 +478,7 @@ fn first_of_one_rule(group: Group, url: &str) -> (Arc<CollectionState>, Vec<Plan
 
 /// The measurements of buckets, which are in order, as a segment with the fields and types that a table has.
 fn segment_of(collection: &CollectionState, buckets: &[Planned]) -> Result<(Arc<Schema>, EncodedSegment)> {
-    let schema = Arc::new(collection.schema.without_empty_objects());
+    let schema = Arc::new(collection.schema.without_untyped());
     let mut rows = Vec::with_capacity(buckets.len());
     let mut runs = Vec::with_capacity(buckets.len());
     for (piece, planned) in (0..).zip(buckets) {

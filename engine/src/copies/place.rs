@@ -31,10 +31,13 @@ impl CopyPlace {
         let store = self.store()?;
         let writer = super::Writer::of_folder(self.fs.as_ref(), &self.dir)?;
         // A place that is in use stays.
-        if !writer.is_some_and(|writer| writer.has_shipped_to(&self.url)) {
+        let is_new = !writer.is_some_and(|writer| writer.has_shipped_to(&self.url));
+        if is_new {
             crate::archive::apart::check_folder(&self.dir, &self.url)?;
         }
-        Ok(Shipper::new((self.fs, self.clock, self.dir), (&self.url, store), options))
+        let mut shipper = Shipper::new((self.fs, self.clock, self.dir), (&self.url, store), options);
+        shipper.new_among = self.places.filter(|_| is_new);
+        Ok(shipper)
     }
 }
 

@@ -3,16 +3,18 @@
 use super::epochs::{self, Claim};
 use super::folder::CopyFolder;
 use super::held::CopyHold;
-use super::load;
+use super::load::{self, Loaded};
 use super::piece::{Base, Head, Piece, piece_name};
 use super::place::{CopyPlace, no_point};
+use super::source::files_of;
 use super::store::unreachable;
 use super::writer::{Sent, Writer};
 use crate::error::{Error, Result};
 use crate::identity::{hex, new_identity};
-use crate::open::state_of;
+use crate::open::{mark_folders, state_of};
 use ebbtide_ttl::{Code, Timestamp};
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// A new primary leaves out this many numbers of segments, which the old one may have used since: so a path in the folder of the
 /// database always means the same file.
@@ -42,7 +44,8 @@ pub(crate) fn restore(place: &CopyPlace, at: Option<Timestamp>) -> Result<Restor
     let store = place.store()?;
     let found = load::load(store.as_ref(), at)?.ok_or_else(|| no_point(&place.url, at))?;
     let (folder, _lock) = CopyFolder::take(&place.fs, place.clock.as_ref(), &place.dir, &place.url)?;
-    let (position, point, loaded) = found;
+    let (position, point, mut loaded) = found;
+    retain_used(place, &mut loaded)?;
     let fetched_bytes = folder.fetch_all(store.as_ref(), &loaded.files)?;
     folder.become_database(&loaded, CopyHold { at: point, ends_by_clock: false }, None)?;
     let restored = Restored {
@@ -64,7 +67,8 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
     let newest = epochs::newest(store)?.ok_or_else(|| no_point(&place.url, None))?;
     let (folder, _lock) = CopyFolder::take(&place.fs, place.clock.as_ref(), &place.dir, &place.url)?;
     // Before the epoch is taken, which stops the primary: what is damaged is found, and most files are fetched.
-    let (.., before) = load::load(store, None)?.ok_or_else(|| no_point(&place.url, None))?;
+    let (.., mut before) = load::load(store, None)?.ok_or_else(|| no_point(&place.url, None))?;
+    retain_used(place, &mut before)?;
     let mut fetched_bytes = folder.fetch_all(store, &before.files)?;
     let mut writer = Writer::new(place.clock.as_ref(), &place.dir, vec![place.url.clone()]);
     let claim = Claim {
@@ -79,6 +83,7 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
     }
     // Only now: what the primary before adds from here on does not count.
     let (position, point, mut loaded) = load::load(store, None)?.ok_or_else(|| no_point(&place.url, None))?;
+    retain_used(place, &mut loaded)?;
     let mut state = state_of(&place.fs, &place.dir, 1, loaded.edits, 0).map_err(|(_, damage)| damage)?;
     state.next_segment += SEGMENT_NUMBERS_SKIPPED;
     loaded.edits = vec![state.checkpoint()];
@@ -118,8 +123,18 @@ pub(crate) fn promote(place: &CopyPlace) -> Result<Restored> {
     })
 }
 
-/// Checks that the restored database can be read.
+/// Leaves out files that the database no longer has at its point: those of segments that were dropped or compacted after the base. Other
+/// programs would read them as part of the collection.
+fn retain_used(place: &CopyPlace, loaded: &mut Loaded) -> Result<()> {
+    let state = state_of(&place.fs, &place.dir, 1, loaded.edits.clone(), 0).map_err(|(_, damage)| damage)?;
+    let used: HashSet<String> = files_of(&state).into_iter().map(|file| file.path).collect();
+    loaded.files.retain(|path, _| used.contains(path));
+    Ok(())
+}
+
+/// Checks that the restored database can be read, and marks folders that other programs must not read yet.
 fn check(place: &CopyPlace) -> Result<()> {
+    mark_folders(&place.fs, &place.dir, &place.settings)?;
     let (fs, clock, dir) = (place.fs.clone(), place.clock.clone(), place.dir.clone());
     crate::open::open(fs, clock, dir, place.settings.clone(), true).map(drop)
 }

@@ -11,6 +11,8 @@ use super::status::ShipStatus;
 use super::store::{CopyStore, unreachable};
 use super::unshipped::{self, Unshipped};
 use super::writer::{Sent, ShippedNote, Writer};
+use crate::archive::ArchivePlaces;
+use crate::archive::apart::check_above;
 use crate::error::{Error, Result};
 use crate::failing::Attempt;
 use crate::fs::Fs;
@@ -66,6 +68,8 @@ pub struct Shipper {
     /// When it was last noted in the folder how far it is.
     noted: Option<Timestamp>,
     superseded: Option<Error>,
+    /// The places among which this one is new, and is to be checked before anything is stored there.
+    pub(super) new_among: Option<Arc<dyn ArchivePlaces>>,
 }
 
 /// The epoch that this process ships in.
@@ -130,6 +134,7 @@ impl Shipper {
             status,
             noted: None,
             superseded: None,
+            new_among: None,
         }
     }
 
@@ -194,6 +199,10 @@ impl Shipper {
     fn try_step(&mut self) -> Result<bool> {
         self.check_copy()?;
         if self.epoch.is_none() {
+            if let Some(places) = &self.new_among {
+                check_above(places.as_ref(), &self.status.url)?;
+                self.new_among = None;
+            }
             self.begin_epoch()?;
         }
         if self.send()? {

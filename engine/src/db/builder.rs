@@ -149,6 +149,7 @@ impl Builder {
         }
         let engine = crate::open::open(self.fs, self.clock, self.path, self.settings, self.read_only)?;
         engine.state.write().places = self.archives;
+        crate::failing::places::recall(&engine);
         Ok(Database { engine: Arc::new(engine) })
     }
 

@@ -21,6 +21,29 @@ pub(crate) fn note(engine: &Engine, collection: u64, url: &str, attempt: Attempt
     }
 }
 
+/// Takes from the file why archives failed when any process tried last: listings of rules show it.
+pub(crate) fn recall(engine: &Engine) {
+    let state = engine.state.read();
+    if state.collections.values().all(|collection| collection.archives().next().is_none()) {
+        return;
+    }
+    let known = match read(engine.fs.as_ref(), &engine.dir) {
+        Ok(known) => known,
+        Err(error) => {
+            tracing::warn!(%error, "which archives fail is not known");
+            return;
+        }
+    };
+    for collection in state.collections.values() {
+        for archive in collection.archives() {
+            let failure = known.get(&key_of(collection.id, archive.url));
+            if let Some(failure) = failure.filter(|failure| failure.throttled.is_none()) {
+                collection.note_archive_failure(archive.url, &failure.error);
+            }
+        }
+    }
+}
+
 /// The archives and tables that failed, by the file, and the copy.
 pub(crate) fn list(engine: &Engine) -> Result<Vec<FailingPlace>> {
     let mut known = read(engine.fs.as_ref(), &engine.dir)?;

@@ -27,6 +27,8 @@ fn lock(fs: &dyn Fs, clock: &dyn Clock, dir: &Path) -> Result<Box<dyn FileLock>,
 fn not_locked(dir: &Path, error: &LockError) -> Error {
     match error {
         LockError::Held { holder } => {
+            // A process that has just taken the lock has not written its name yet.
+            let holder = if holder.is_empty() { "another process" } else { holder.as_str() };
             let own = format!("process {} ", std::process::id());
             let what = if holder.starts_with(&own) {
                 format!(
@@ -43,5 +45,18 @@ fn not_locked(dir: &Path, error: &LockError) -> Error {
             Error::new(Code::LockBusy, what)
         }
         LockError::Io(e) => Error::io("lock", &FileName::Lock.path(dir), e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_without_a_name_is_another_process() {
+        let told =
+            |holder: &str| not_locked(Path::new("db"), &LockError::Held { holder: holder.to_owned() }).to_string();
+        assert!(told("").contains("db is open for writing by another process: close it there"), "{}", told(""));
+        assert!(told("process 0 since now").contains("by process 0 since now: close it there"));
     }
 }

@@ -1,7 +1,7 @@
 //! Makes the versions of published tables.
 
 use super::{OwnerNumber, Publication, PublicationInfo, PublicationRecord, PublishedVersion, Status};
-use crate::archive::apart::{check_folder, check_places};
+use crate::archive::apart::{check_above, check_folder, check_places};
 use crate::archive::{ArchivePlace, ArchivePlaces, check_url};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -83,6 +83,7 @@ pub(crate) fn publish_to(
     url: &str,
     every_seconds: i64,
 ) -> Result<PublishedVersion> {
+    check_store(engine, of, url)?;
     let (id, is_new, before) = {
         let _maintenance = engine.maintenance.lock();
         engine.check_writable()?;
@@ -131,6 +132,19 @@ pub(crate) fn publish_to(
         engine.commit(vec![Op::SetPublication { collection: id, publication }])?;
     }
     made
+}
+
+/// Refuses a new place in object storage that is within a table or a copy. No lock is held while the store answers.
+fn check_store(engine: &Engine, of: Published<'_>, url: &str) -> Result<()> {
+    engine.check_writable()?;
+    check_url("the place of a table", url)?;
+    let places = {
+        let state = engine.state.read();
+        let is_there = |c: &Arc<CollectionState>| c.publication.as_ref().is_some_and(|record| record.url == url);
+        let is_known = state.by_id(id_of(&state, of)?).is_some_and(is_there);
+        state.places.clone().filter(|_| !is_known)
+    };
+    places.map_or(Ok(()), |places| check_above(places.as_ref(), url))
 }
 
 /// Ends the publication of a collection or a rung. The table stays as it is.

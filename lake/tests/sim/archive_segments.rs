@@ -5,7 +5,7 @@ use crate::world::{HOUR, OTHER, World, at, reading, without_proof};
 use arrow::array::{ArrayRef, RecordBatch};
 use ebbtide::buckets::value_at;
 use ebbtide::ttl::{Code, Value};
-use ebbtide::{Aggregate, AggregateRequest, CollectionOptions, CollectionSnapshot, ScanRequest, TimeRange};
+use ebbtide::{Aggregate, AggregateRequest, CollectionOptions, CollectionSnapshot, Database, ScanRequest, TimeRange};
 use ebbtide_lake::sim::SimStore;
 
 #[test]
@@ -166,40 +166,62 @@ fn empty() -> Value {
     Value::Object(Vec::new())
 }
 
+/// The field `note` of what has expired, by `v`.
+fn notes(db: &Database) -> Vec<(i64, Value)> {
+    let expired = db.snapshot().collection("weather").unwrap().archived_collection().unwrap().unwrap();
+    let mut notes = Vec::new();
+    for unit in expired.scan(&ScanRequest::default()).unwrap() {
+        for batch in unit.read().unwrap() {
+            let batch = batch.unwrap();
+            let note = batch.column_by_name("note").unwrap();
+            notes.extend(values(&batch).into_iter().zip((0..batch.num_rows()).map(|row| value_at(note.as_ref(), row))));
+        }
+    }
+    notes.sort_by_key(|(v, _)| *v);
+    notes
+}
+
 #[test]
 fn a_field_of_objects_without_members_is_null_in_tables_until_it_has_one() {
     let world = World::new(SimStore::new(1, 0));
     let db = world.open();
     let c = db.create_collection("weather", options()).unwrap();
-    let notes = || {
-        let expired = db.snapshot().collection("weather").unwrap().archived_collection().unwrap().unwrap();
-        let mut notes = Vec::new();
-        for unit in expired.scan(&ScanRequest::default()).unwrap() {
-            for batch in unit.read().unwrap() {
-                let batch = batch.unwrap();
-                let note = batch.column_by_name("note").unwrap();
-                notes.extend(
-                    values(&batch).into_iter().zip((0..batch.num_rows()).map(|row| value_at(note.as_ref(), row))),
-                );
-            }
-        }
-        notes.sort_by_key(|(v, _)| *v);
-        notes
-    };
     let of_nothing = with(reading(0, 0), "note", object("by", empty()));
     c.insert_documents(&[of_nothing, with(reading(0, 1), "other", empty())]).unwrap();
     assert_eq!(db.publish("weather", OTHER, 60).unwrap().measurements, 2);
     world.clock.set(at(2 * HOUR));
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(0..2), 2), "{}", state_of(&db));
-    assert_eq!(notes(), [(0, Value::Null), (1, Value::Null)]);
+    assert_eq!(notes(&db), [(0, Value::Null), (1, Value::Null)]);
     let by = object("by", object("name", Value::from("x")));
     c.insert_documents(&[with(reading(2 * HOUR, 2), "note", by.clone())]).unwrap();
     assert_eq!(db.publish("weather", OTHER, 60).unwrap().measurements, 1);
     world.clock.set(at(4 * HOUR));
     db.sweep().unwrap();
     assert_eq!((all(&db), archived(&db)), (numbers(0..3), 3), "{}", state_of(&db));
-    assert_eq!(notes(), [(0, Value::Null), (1, Value::Null), (2, by)]);
+    assert_eq!(notes(&db), [(0, Value::Null), (1, Value::Null), (2, by)]);
+}
+
+#[test]
+fn a_field_of_lists_without_items_is_null_in_an_archive_until_it_has_one() {
+    let world = World::new(SimStore::new(1, 0));
+    let db = world.open();
+    let c = db.create_collection("weather", options()).unwrap();
+    let list = |items: Vec<Value>| with(reading(0, 0), "note", Value::Array(items));
+    c.insert_documents(&[list(Vec::new()), with(reading(0, 1), "other", object("tags", Value::Array(Vec::new())))])
+        .unwrap();
+    world.clock.set(at(2 * HOUR));
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..2), 2), "{}", state_of(&db));
+    assert_eq!(notes(&db), [(0, Value::Null), (1, Value::Null)]);
+    // The type of the items does not keep what follows from being moved.
+    let tags = Value::Array(vec![Value::from("x")]);
+    let other = with(reading(2 * HOUR, 3), "other", object("tags", tags.clone()));
+    c.insert_documents(&[with(reading(2 * HOUR, 2), "note", tags.clone()), other]).unwrap();
+    world.clock.set(at(4 * HOUR));
+    db.sweep().unwrap();
+    assert_eq!((all(&db), archived(&db)), (numbers(0..4), 4), "{}", state_of(&db));
+    assert_eq!(notes(&db), [(0, Value::Null), (1, Value::Null), (2, tags), (3, Value::Null)]);
 }
 
 #[test]

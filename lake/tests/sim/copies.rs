@@ -594,6 +594,37 @@ fn a_store_that_is_away_for_a_day_costs_nothing_but_lag() {
 }
 
 #[test]
+fn a_restore_has_the_files_that_the_database_had_and_no_others() {
+    let machine = World::new(SimStore::new(1, 0));
+    let db = open(&machine);
+    let c = weather(&db);
+    let mut shipper = shipper_of(&machine, None);
+    for v in 0..2 {
+        c.insert_documents(&[reading(v, v)]).unwrap();
+        db.flush().unwrap();
+    }
+    shipper.ship_now().unwrap();
+    machine.clock.set(at(60));
+    db.compact(None).unwrap();
+    shipper.ship_now().unwrap();
+    let segments = |machine: &World| {
+        let is_segment = |path: &std::path::PathBuf| path.to_string_lossy().contains("/seg-");
+        let mut found: Vec<_> = machine.fs.files().into_iter().filter(is_segment).collect();
+        found.sort_unstable();
+        found
+    };
+    // Those of before are in the copy too.
+    let shipped = machine.store.names().into_iter().filter(|name| name.starts_with("files/")).count();
+    assert!(!segments(&machine).is_empty() && segments(&machine).len() < shipped);
+    let target = machine.another();
+    let restored = builder(&target).restore(URL, None).unwrap();
+    assert_eq!((segments(&target), restored.files), (segments(&machine), segments(&machine).len() as u64));
+    let target = machine.another();
+    builder(&target).promote(URL).unwrap();
+    assert_eq!(segments(&target), segments(&machine));
+}
+
+#[test]
 fn files_that_are_fetched_at_once_are_those_of_the_copy_and_a_damaged_one_is_named() {
     let machine = World::new(SimStore::new(1, 0));
     machine.store.set_gets_at_once(8);

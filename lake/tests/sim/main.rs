@@ -13,4 +13,5 @@ mod copies_reader;
 mod copies_runs;
 mod failing;
 mod publish;
+mod views;
 mod world;

@@ -7,6 +7,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::arrow::ipc::reader::FileReader;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use ebbtide_ttl::Code;
 use std::io::{Cursor, Write};
 use std::sync::{Arc, Mutex};
 
@@ -42,6 +43,34 @@ fn file_of(batch: &RecordBatch, format: Format) -> crate::Result<Vec<u8>> {
     writer.finish()?;
     let bytes = sink.0.lock().unwrap();
     Ok(bytes.clone())
+}
+
+/// A file on a disk without room.
+struct Full;
+
+impl std::io::Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_of_its_own_in_each_format() {
+    for format in Format::ALL {
+        let batch = batch();
+        let written = ResultWriter::new(format, &batch.schema(), Box::new(Full), TableStyle::default());
+        let written = written.and_then(|mut writer| {
+            writer.write(&batch)?;
+            writer.finish()
+        });
+        let error = written.unwrap_err();
+        assert_eq!(error.code(), Code::OutOfDiskSpace, "{format:?}: {error}");
+        assert!(!error.to_string().contains("External"), "{error}");
+    }
 }
 
 fn text_of(format: Format) -> String {

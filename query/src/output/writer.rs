@@ -224,10 +224,8 @@ impl ResultWriter {
                 sink.write_all(end.as_bytes()).and_then(|()| sink.flush()).map_err(|e| failed(&e))
             }
             Inner::Ndjson(mut sink) => sink.flush().map_err(|e| failed(&e)),
-            Inner::Parquet(writer, _) => {
-                let mut sink = writer.into_inner().map_err(|e| other(&e))?;
-                sink.flush().map_err(|e| failed(&e))
-            }
+            // It flushes the sink.
+            Inner::Parquet(mut writer, _) => writer.finish().map(drop).map_err(|e| other(&e)),
             Inner::Arrow(writer, _) => {
                 let mut sink = writer.into_inner().map_err(|e| other(&e))?;
                 sink.flush().map_err(|e| failed(&e))
@@ -243,8 +241,12 @@ fn csv_failed(error: csv::Error) -> QueryError {
     }
 }
 
-/// The formats' own errors report the sink's error only as text.
-fn other(error: &dyn std::error::Error) -> QueryError {
+/// The error of a format: that of the sink, if it is a cause or in the text.
+fn other(error: &(dyn std::error::Error + 'static)) -> QueryError {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    if let Some(error) = causes.find_map(|cause| cause.downcast_ref::<io::Error>()) {
+        return failed(error);
+    }
     if error.to_string().to_lowercase().contains("broken pipe") {
         return QueryError::new(Code::Interrupted, "broken pipe");
     }

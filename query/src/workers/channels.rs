@@ -171,6 +171,10 @@ fn in_words(error: &DataFusionError) -> String {
                 None => inner.to_string(),
             },
         },
+        DataFusionError::ResourcesExhausted(message) => {
+            let what = message.lines().next().unwrap_or_default();
+            format!("it ran out of memory: {what}; start it with a larger --memory, or select less")
+        }
         error => error.message().into_owned(),
     }
 }
