@@ -28,6 +28,7 @@ mod latest;
 mod len;
 mod list;
 mod make_timestamp;
+mod middles;
 mod moments;
 mod moving;
 mod names;
@@ -173,7 +174,9 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         counts::Counted::udaf(false),
         counts::Counted::udaf(true),
     ];
-    for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
+    for function in
+        kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact).chain(middles::functions())
+    {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
     moving::register(context)?;
