@@ -60,6 +60,9 @@ impl VisitorMut for Rewrite {
         }
         replaced::in_items(&mut select.projection);
         using::in_select(select)?;
+        if let Some(condition) = &mut select.selection {
+            rows::in_condition(condition, &mut self.copies)?;
+        }
         self.windows.enter_select(select)
     }
 
