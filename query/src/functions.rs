@@ -23,6 +23,8 @@ mod edges;
 mod expired;
 mod floats;
 mod gapfill;
+mod interval_keys;
+mod interval_lists;
 pub(crate) mod intervals;
 mod latest;
 mod len;
@@ -83,6 +85,7 @@ use std::sync::Arc;
 pub(crate) use asof::desugar;
 pub(crate) use edges::EdgesByKeys;
 pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
+pub(crate) use interval_keys::IntervalKeys;
 pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use moments::{DoubleSum, Moments, Spread};
 pub(crate) use names::{each_once, readable};
@@ -114,6 +117,7 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.push(Arc::new(DistinctSubqueries));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     rules.push(Arc::new(EdgesByKeys));
+    rules.push(Arc::new(IntervalKeys));
     let rules = rules.into_iter().map(|rule| Arc::new(WhenRun(rule)) as Arc<_>).collect();
     let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots), Arc::new(calls::Calls)];
     builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(relations)
@@ -181,6 +185,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     }
     moving::register(context)?;
     bounded::register(context)?;
+    interval_lists::register(context)?;
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;
     context.clone().register_expr_planner(Arc::new(Unambiguous))?;

@@ -27,7 +27,7 @@ use std::sync::{Arc, LazyLock};
 
 /// A type whose values are ordered here.
 trait Ordered: ArrowPrimitiveType {
-    /// Total order; of doubles, with NaN above everything and -0.0 below 0.0.
+    /// Total order; of doubles, with NaN above everything and -0.0 below 0.0; of intervals that are equally long, by months, then days.
     fn order(a: Self::Native, b: Self::Native) -> Ordering;
 }
 
@@ -40,8 +40,14 @@ trait Float: Ordered {
 
 impl Ordered for IntervalMonthDayNanoType {
     fn order(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Ordering {
-        interval_nanos(a).cmp(&interval_nanos(b))
+        let parts = |interval: IntervalMonthDayNano| (interval.months, interval.days);
+        interval_nanos(a).cmp(&interval_nanos(b)).then_with(|| parts(a).cmp(&parts(b)))
     }
+}
+
+/// The order of two intervals: by their length; of equally long ones, by months, then days.
+pub(super) fn order_of_intervals(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Ordering {
+    IntervalMonthDayNanoType::order(a, b)
 }
 
 macro_rules! float {
