@@ -7,6 +7,7 @@ mod depth;
 mod dialect;
 mod expressions;
 mod filters;
+mod joins;
 pub(crate) mod lists;
 mod names;
 mod orders;
