@@ -43,6 +43,7 @@ mod sliding;
 mod strptime;
 mod table;
 mod totals;
+pub(crate) mod uuids;
 mod value_key;
 pub(crate) mod widened;
 mod window_filters;
@@ -163,6 +164,8 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         make_timestamp::MakeTimestamp::udf(),
         strptime::Strptime::udf(false),
         strptime::Strptime::udf(true),
+        uuids::Uuid::udf(false),
+        uuids::Uuid::udf(true),
     ];
     for function in scalars {
         context.register_udf(Arc::unwrap_or_clone(function));
