@@ -7,7 +7,7 @@ use super::refused::refused;
 use super::short_forms::expand;
 use super::visit::Flow;
 use super::windows::Windows;
-use super::{orders, replaced, rows, using};
+use super::{columns, orders, replaced, rows, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
@@ -59,6 +59,7 @@ impl VisitorMut for Rewrite {
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             name_side(&mut join.join_operator);
         }
+        columns::check_joins(select)?;
         replaced::in_items(&mut select.projection);
         using::in_select(select)?;
         if let Some(condition) = &mut select.selection {
