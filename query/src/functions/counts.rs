@@ -5,7 +5,7 @@
 
 use super::arguments::wrong;
 use super::floats::equal_bits;
-use crate::timestamp_coercion::{is_interval, lengths};
+use crate::timestamp_coercion::{interval_lengths, is_interval};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, ListArray, StructArray, UInt64Array, new_empty_array,
 };
@@ -139,7 +139,7 @@ impl Counts {
     ) -> Result<()> {
         let values = equal_bits(Arc::clone(values));
         let rows = match is_interval(&self.value) {
-            true => self.converter.convert_columns(&[lengths(&values)?, Arc::clone(&values)])?,
+            true => self.converter.convert_columns(&[interval_lengths(&values)?, Arc::clone(&values)])?,
             false => self.converter.convert_columns(std::slice::from_ref(&values))?,
         };
         for at in (0..values.len()).filter(|at| values.is_valid(*at)) {

@@ -28,8 +28,10 @@ const ARGUMENTS: &str = "COLUMNS takes *, a regular expression or a list of name
 
 /// Whether a statement of these tokens may have such items.
 pub(crate) fn may_stand_for_columns(tokens: &[TokenWithSpan]) -> bool {
-    let is_one = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if [Keyword::COLUMNS, Keyword::RENAME].contains(&word.keyword));
-    tokens.iter().any(is_one)
+    tokens.iter().any(|token| match &token.token {
+        Token::Word(word) => [Keyword::COLUMNS, Keyword::RENAME].contains(&word.keyword),
+        _ => false,
+    })
 }
 
 /// Refuses `COLUMNS` elsewhere than in the list of the outermost query.

@@ -96,7 +96,7 @@ fn whole_units(units: i128) -> i64 {
 }
 
 /// The lengths of intervals, as the function returns them.
-pub(crate) fn lengths(intervals: &ArrayRef) -> Result<ArrayRef> {
+pub(crate) fn interval_lengths(intervals: &ArrayRef) -> Result<ArrayRef> {
     let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
     let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>().iter();
     let lengths = intervals.map(|interval| Some(whole_units(interval_nanos(interval?))));
@@ -142,7 +142,7 @@ impl ScalarUDFImpl for Length {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let [intervals] = given.as_slice() else { return plan_err!("{} takes an interval", self.name()) };
-        let lengths = lengths(intervals)?;
+        let lengths = interval_lengths(intervals)?;
         Ok(match is_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?),
             false => ColumnarValue::Array(lengths),
