@@ -27,7 +27,7 @@ use std::sync::{Arc, LazyLock};
 
 /// A type whose values are ordered here.
 trait Ordered: ArrowPrimitiveType {
-    /// Total order; of doubles, with NaN above everything and -0.0 below 0.0; of intervals that are equally long, by months, then days.
+    /// Total order; of doubles, with NaN above everything and -0.0 below 0.0.
     fn order(a: Self::Native, b: Self::Native) -> Ordering;
 }
 

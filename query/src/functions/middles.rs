@@ -1,6 +1,7 @@
 //! `median` and `percentile_cont` of times and of differences of times, exact to their unit. Those of numbers are DataFusion's.
 
 use super::arguments::{as_instant, coerced, is_duration, wrong};
+use crate::timestamp_coercion::is_interval;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema};
@@ -60,6 +61,10 @@ impl AggregateUDFImpl for Middle {
         let Some(value) = given.first() else { return coerced(given, &self.other) };
         if value.is_string() {
             return wrong(name, 1, "value", "is text, numbers and times are wanted; x::double reads numbers from text");
+        }
+        if is_interval(value) {
+            let why = "is an interval, numbers, times and differences of times are wanted";
+            return wrong(name, 1, "value", why);
         }
         let kind = as_instant(value).or_else(|| is_duration(value).then(|| value.clone()));
         match (kind, &given[1..]) {
