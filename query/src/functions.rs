@@ -30,6 +30,7 @@ mod latest;
 mod len;
 mod list;
 mod make_timestamp;
+mod mean_intervals;
 mod middles;
 mod moments;
 mod moving;

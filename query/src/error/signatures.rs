@@ -12,17 +12,16 @@ pub(super) fn in_words(message: &str) -> Option<(&str, String)> {
         return Some((name, format!("{name} takes {wanted} argument{plural}, not {given}")));
     }
     let kind = rest.split_once("(DataType: ")?.1;
-    let (what, hint) = match kind.split(['(', ')']).next().unwrap_or_default() {
-        "Timestamp" | "Date32" | "Date64" => ("a time", ""),
-        "Interval" if name == "avg" => ("an interval", "; it takes differences of times and numbers"),
-        "Interval" => ("an interval", ""),
-        "Time32" | "Time64" => ("a time of a day", ""),
-        "List" | "LargeList" | "FixedSizeList" => ("a list", ""),
-        "Struct" => ("an object", ""),
-        "Binary" | "LargeBinary" | "BinaryView" => ("a binary value", ""),
-        _ => ("of another type", ""),
+    let what = match kind.split(['(', ')']).next().unwrap_or_default() {
+        "Timestamp" | "Date32" | "Date64" => "a time",
+        "Interval" => "an interval",
+        "Time32" | "Time64" => "a time of a day",
+        "List" | "LargeList" | "FixedSizeList" => "a list",
+        "Struct" => "an object",
+        "Binary" | "LargeBinary" | "BinaryView" => "a binary value",
+        _ => "of another type",
     };
-    Some((name, format!("{name}: argument 1 is {what}, for which there is no {name}{hint}")))
+    Some((name, format!("{name}: argument 1 is {what}, for which there is no {name}")))
 }
 
 #[cfg(test)]

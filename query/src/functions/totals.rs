@@ -2,19 +2,21 @@
 //!
 //! DataFusion's `sum` of integers wraps around, and its `avg` adds doubles. These two add 128-bit integers: a sum that
 //! does not fit its column is an error, and an average converts the exact sum to a double before it divides. An average of times
-//! is a time of the same type, rounded down. For other types they are DataFusion's, except for doubles in a moving window.
+//! is a time of the same type, rounded down; one of intervals is an interval. For other types they are DataFusion's, except for doubles in a moving window.
 
 use super::arguments::{as_instant, coerced, wrong};
 use super::floats::{as_in_other, canonical_array, canonical_scalar};
+use super::mean_intervals::MeanInterval;
 use super::sliding::SlidingTotal;
+use crate::timestamp_coercion::is_interval;
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
     PrimitiveArray, UInt64Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, IntervalUnit, UInt64Type};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err, not_impl_err};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -28,6 +30,7 @@ use std::sync::Arc;
 
 /// A sum of any number of 64-bit integers, as Arrow holds it.
 const WIDE: DataType = DataType::Decimal128(38, 0);
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// `sum` or `avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -72,6 +75,10 @@ impl Total {
             _ => None,
         }
     }
+
+    fn averages_intervals(&self, fields: &[FieldRef]) -> bool {
+        self.average && fields.first().is_some_and(|field| is_interval(field.data_type()))
+    }
 }
 
 impl AggregateUDFImpl for Total {
@@ -108,16 +115,16 @@ impl AggregateUDFImpl for Total {
                 return wrong(name, 1, "value", &why);
             }
         }
-        let instant = if self.average { given.first().and_then(as_instant) } else { None };
-        match instant {
-            Some(instant) if given.len() == 1 => Ok(vec![instant]),
+        let own = |kind: &DataType| if is_interval(kind) { Some(INTERVAL) } else { as_instant(kind) };
+        match given {
+            [kind] if self.average => own(kind).map_or_else(|| coerced(given, &self.other), |own| Ok(vec![own])),
             _ => coerced(given, &self.other),
         }
     }
 
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         match given {
-            [kind @ DataType::Timestamp(..)] if self.average => Ok(kind.clone()),
+            [kind @ (DataType::Timestamp(..) | DataType::Interval(_))] if self.average => Ok(kind.clone()),
             _ => self.other.return_type(given),
         }
     }
@@ -128,6 +135,12 @@ impl AggregateUDFImpl for Total {
                 let seen = args.is_distinct.then(HashMap::new);
                 Ok(Box::new(Sum { made, sum: 0, count: 0, seen }))
             }
+            None if self.averages_intervals(args.expr_fields) && args.is_distinct => {
+                not_impl_err!(
+                    "avg(DISTINCT x) of intervals beside other aggregates; write avg(x) over SELECT DISTINCT x"
+                )
+            }
+            None if self.averages_intervals(args.expr_fields) => Ok(Box::new(MeanInterval::default())),
             None => Ok(Box::new(CanonicalAccumulator(self.other.accumulator(args)?))),
         }
     }
@@ -135,6 +148,7 @@ impl AggregateUDFImpl for Total {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match self.made(args.expr_fields) {
             Some(_) => self.accumulator(args),
+            None if self.averages_intervals(args.expr_fields) => self.accumulator(args),
             None if !args.is_distinct
                 && args.expr_fields.iter().all(|field| *field.data_type() == DataType::Float64) =>
             {
@@ -145,10 +159,12 @@ impl AggregateUDFImpl for Total {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        if self.made(args.input_fields).is_none() {
+        let is_interval = self.averages_intervals(args.input_fields);
+        if self.made(args.input_fields).is_none() && !is_interval {
             return self.other.state_fields(args);
         }
-        let sum = Field::new(format_state_name(args.name, "sum"), WIDE, true);
+        let kind = if is_interval { INTERVAL } else { WIDE };
+        let sum = Field::new(format_state_name(args.name, "sum"), kind, true);
         Ok(match (args.is_distinct, self.average) {
             (true, _) => {
                 let item = Field::new_list_field(WIDE, true);
@@ -164,7 +180,7 @@ impl AggregateUDFImpl for Total {
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         match self.made(args.expr_fields) {
             Some(_) => !args.is_distinct,
-            None => self.other.groups_accumulator_supported(args),
+            None => !self.averages_intervals(args.expr_fields) && self.other.groups_accumulator_supported(args),
         }
     }
 
