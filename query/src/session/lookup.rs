@@ -49,7 +49,11 @@ impl Session {
     }
 
     /// A query with its items written out that stand for columns.
-    async fn with_columns(&self, statement: DfStatement, context: &Arc<StatementContext>) -> Result<DfStatement> {
+    pub(super) async fn with_columns(
+        &self,
+        statement: DfStatement,
+        context: &Arc<StatementContext>,
+    ) -> Result<DfStatement> {
         let questions = questions(&statement);
         let mut found = Vec::with_capacity(questions.len());
         for question in questions {
