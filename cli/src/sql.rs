@@ -9,7 +9,7 @@ use crate::{Failure, files, parse_now};
 use ebbtide::DocumentsSnapshot;
 use ebbtide::documents_model::json::canonical_text;
 use ebbtide_query::output::{Format, ResultWriter, TableStyle};
-use ebbtide_query::{SessionSettings, changes_database, may_return_rows, returns_rows, statement};
+use ebbtide_query::{Access, SessionSettings, changes_database, may_return_rows, returns_rows, statement};
 use futures::StreamExt;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -70,8 +70,8 @@ pub(crate) fn run(cli: &Cli, args: &SqlArgs, runtime: &tokio::runtime::Runtime) 
     for statement in &statements {
         let session = session.get(Some(statement))?;
         // A file or a chart gets the rows of a query, and not how many rows a write beside it has changed.
-        let is_aside =
-            has_rows && (is_single || chart.is_some()) && changes_database(statement) && !may_return_rows(statement);
+        let writes = || changes_database(statement) || session.access(statement) == Access::Write;
+        let is_aside = has_rows && (is_single || chart.is_some()) && !may_return_rows(statement) && writes();
         let gave = runtime.block_on(async {
             let sink = || match &output {
                 Some(file) => file.sink(),

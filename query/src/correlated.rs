@@ -189,10 +189,9 @@ fn column_of<'a>(expr: &'a Expr, plan: &LogicalPlan) -> Option<&'a Column> {
                 Ok(if from.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
             });
             let to = cast.field.data_type();
-            let is_text = |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
             let is_exact = look.is_ok()
                 && from.is_some_and(|from| {
-                    (is_text(&from) && is_text(to)) || (from.is_integer() && matches!(to, DataType::Int64))
+                    (from.is_string() && to.is_string()) || (from.is_integer() && matches!(to, DataType::Int64))
                 });
             is_exact.then_some(column)
         }

@@ -341,7 +341,7 @@ fn insert_batch(insert: &Insert, batch: &RecordBatch) -> QueryResult<RecordBatch
         .iter()
         .zip(batch.columns())
         .map(|(name, column)| {
-            if insert.is_time(name) && is_text(column.data_type()) {
+            if insert.is_time(name) && column.data_type().is_string() {
                 times(column, name, schema.precision)
             } else {
                 Ok(Arc::clone(column))
@@ -352,10 +352,6 @@ fn insert_batch(insert: &Insert, batch: &RecordBatch) -> QueryResult<RecordBatch
     let field = |(name, column): (&String, &ArrayRef)| Field::new(name, column.data_type().clone(), true);
     let fields: Vec<Field> = names.iter().zip(&columns).map(field).collect();
     Ok(RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), columns)?)
-}
-
-fn is_text(ty: &DataType) -> bool {
-    matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 /// Parses texts as times in the collection's unit.

@@ -23,11 +23,15 @@ mod edges;
 mod expired;
 mod floats;
 mod gapfill;
+mod interval_keys;
+mod interval_lists;
 pub(crate) mod intervals;
 mod latest;
 mod len;
 mod list;
 mod make_timestamp;
+mod mean_intervals;
+mod middles;
 mod moments;
 mod moving;
 mod names;
@@ -40,6 +44,7 @@ mod sliding;
 mod strptime;
 mod table;
 mod totals;
+pub(crate) mod uuids;
 mod value_key;
 pub(crate) mod widened;
 mod window_filters;
@@ -83,6 +88,7 @@ pub(crate) use asof::desugar;
 pub(crate) use date_trunc::DateTrunc;
 pub(crate) use edges::EdgesByKeys;
 pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
+pub(crate) use interval_keys::IntervalKeys;
 pub(crate) use list::{INTERNAL, rows as list};
 pub(crate) use moments::{DoubleSum, Moments, Spread};
 pub(crate) use names::{each_once, readable};
@@ -114,6 +120,7 @@ pub(crate) fn with_planner(mut builder: SessionStateBuilder) -> SessionStateBuil
     rules.push(Arc::new(DistinctSubqueries));
     rules.push(Arc::new(AnswerAggregates { in_order: false }));
     rules.push(Arc::new(EdgesByKeys));
+    rules.push(Arc::new(IntervalKeys));
     let rules = rules.into_iter().map(|rule| Arc::new(WhenRun(rule)) as Arc<_>).collect();
     let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(pivot::Pivots), Arc::new(calls::Calls)];
     builder.with_query_planner(Arc::new(Planner::new())).with_optimizer_rules(rules).with_relation_planners(relations)
@@ -159,6 +166,8 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         make_timestamp::MakeTimestamp::udf(),
         strptime::Strptime::udf(false),
         strptime::Strptime::udf(true),
+        uuids::Uuid::udf(false),
+        uuids::Uuid::udf(true),
     ];
     for function in scalars {
         context.register_udf(Arc::unwrap_or_clone(function));
@@ -174,11 +183,14 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
         counts::Counted::udaf(false),
         counts::Counted::udaf(true),
     ];
-    for function in kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact) {
+    for function in
+        kinds.map(series::SeriesAggregate::udaf).into_iter().chain(edges).chain(exact).chain(middles::functions())
+    {
         context.register_udaf(Arc::unwrap_or_clone(function));
     }
     moving::register(context)?;
     bounded::register(context)?;
+    interval_lists::register(context)?;
     register_rewrites(&mut context.clone())?;
     context.clone().register_expr_planner(Arc::new(intervals::Intervals))?;
     context.clone().register_expr_planner(Arc::new(Unambiguous))?;

@@ -11,7 +11,7 @@ mod subqueries;
 use crate::catalog;
 use crate::context::StatementContext;
 use crate::engine_aggregate::{AnswerAggregates, aggregate_early, aggregated_scan};
-use crate::functions::{EdgesByKeys, Planner, computes_at_once, may_be_rewritten, register_rewrites};
+use crate::functions::{EdgesByKeys, IntervalKeys, Planner, computes_at_once, may_be_rewritten, register_rewrites};
 use crate::options::fast_paths;
 use crate::provider::CollectionTable;
 use datafusion::common::Result;
@@ -73,8 +73,8 @@ impl Planning {
             *rule = Arc::new(EliminateRepeated(Arc::clone(rule)));
         }
         let ahead = Optimizer::with_rules(rules.clone());
-        let answers: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
-            [Arc::new(AnswerAggregates { in_order: true }), Arc::new(EdgesByKeys)];
+        let answers: [Arc<dyn OptimizerRule + Send + Sync>; 3] =
+            [Arc::new(AnswerAggregates { in_order: true }), Arc::new(EdgesByKeys), Arc::new(IntervalKeys)];
         rules.extend(answers.iter().cloned());
         let answers = Optimizer::with_rules(answers.to_vec());
         let mut plain = SessionStateBuilder::new()

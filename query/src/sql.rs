@@ -2,11 +2,13 @@
 //! forms of other databases, and names columns.
 
 mod capitals;
+mod columns;
 mod copies;
 mod depth;
 mod dialect;
 mod expressions;
 mod filters;
+mod joins;
 pub(crate) mod lists;
 mod names;
 mod orders;
@@ -22,6 +24,7 @@ pub(crate) mod visit;
 mod windows;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};
+pub(crate) use columns::{may_stand_for_columns, questions, written_out};
 #[cfg(test)]
 pub(crate) use dialect::EbbtideDialect;
 pub(crate) use filters::filtered;
@@ -186,6 +189,10 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
         match inner {
             Inner::Statement(statement) => {
                 refused::check(statement)?;
+                if may_stand_for_columns(tokens) {
+                    let query = if let Statement::Query(query) = &*statement { Some(query.as_ref()) } else { None };
+                    columns::check(statement, query)?;
+                }
                 settings::check(statement)?;
                 settings::rewrite(statement);
                 visit_mut(statement, &mut readers::Readers)?;

@@ -22,7 +22,7 @@ mod zones;
 pub(crate) use beneath_casts::BeneathCasts;
 #[cfg(feature = "workers")]
 pub(crate) use lengths::function as interval_length;
-pub(crate) use lengths::{is_interval, length_of};
+pub(crate) use lengths::{interval_lengths, is_interval, is_length, length_of};
 
 use self::lengths::Beside;
 

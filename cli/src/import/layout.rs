@@ -319,7 +319,7 @@ fn instants(
     if is_local {
         times = Cow::Owned(times.general());
     }
-    let is_text = matches!(column.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let is_text = column.data_type().is_string();
     if column.data_type().is_integer() && times.is_general() {
         return Err("the times are whole numbers: add --time-format s, ms, us or ns".to_owned());
     }

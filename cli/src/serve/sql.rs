@@ -284,11 +284,15 @@ impl One {
             SqlKind::Write => self.connected.session.write_parameters(&self.statement).await,
             _ => vec![None; self.statement.parameter_count()],
         };
-        // What a listing shows is known once it was made.
-        let is_listing =
-            self.statement.kind != StatementKind::Sql || ["SHOW", "EXPLAIN"].contains(&self.tag().as_str());
+        // What a listing shows is known once it was made, and what an EXECUTE returns once it was started.
+        let is_started = match (&self.statement.kind, self.tag().as_str()) {
+            (StatementKind::Sql, "SHOW" | "EXPLAIN") => true,
+            // Another statement may have been prepared under this name since.
+            (StatementKind::Sql, "EXECUTE") => self.connected.session.access(&self.statement) == Access::Read,
+            (kind, _) => *kind != StatementKind::Sql,
+        };
         let columns = match self.kind() {
-            SqlKind::Query if parameters.is_empty() && is_listing => {
+            SqlKind::Query if parameters.is_empty() && is_started => {
                 let started = self.begin(&[]).await?;
                 started.stream.is_some().then_some(started.schema)
             }

@@ -406,6 +406,14 @@ fn a_file_gets_the_rows_of_the_query_and_not_what_an_insert_has_counted() {
     #[expect(clippy::disallowed_methods, reason = "what the program wrote")]
     let written = std::fs::read(folder.path().join("v.csv")).unwrap();
     assert_eq!(String::from_utf8(written).unwrap(), "v\n1\n2\n");
+    // Nor what a prepared statement has.
+    let prepared = "PREPARE p AS INSERT INTO w (t, s, v) VALUES ('2024-01-03', 'a', $1); EXECUTE p(3); EXECUTE p(3)";
+    let all = format!("{prepared}; SELECT DISTINCT v FROM w ORDER BY v; DELETE FROM w WHERE v = 3");
+    let executed = run(&["sql", "-o", "v.csv", &all]);
+    assert_eq!((executed.code, executed.stdout.as_str()), (0, ""), "{}", executed.stderr);
+    #[expect(clippy::disallowed_methods, reason = "what the program wrote")]
+    let written = std::fs::read(folder.path().join("v.csv")).unwrap();
+    assert_eq!(String::from_utf8(written).unwrap(), "v\n1\n2\n3\n");
     // Nothing is inserted if the file cannot hold what follows.
     let refused = run(&["sql", "-o", "v.csv", &format!("{insert}; SELECT v FROM w; SELECT s FROM w")]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);

@@ -400,6 +400,14 @@ fn prepare_and_execute_may_be_sent_as_text() {
     assert_eq!(firsts(&client.query("EXECUTE q(0)")), ["3"]);
     assert_eq!(kinds(&client.query("PREPARE r AS INSERT INTO w (t, s, n) VALUES (now(), $1, $2)")), "CZ");
     assert_eq!(firsts(&client.query("EXECUTE r('text', 7); SELECT n FROM w WHERE s = 'text'")).last().unwrap(), "7");
+    // What it returns is described; a write is not run for that.
+    for (text, told) in [("EXECUTE q(0)", "1tTZ"), ("EXECUTE r('text', 8)", "1tnZ")] {
+        client.send(b'P', format!("\0{text}\0\0\0").as_bytes());
+        client.send(b'D', b"S\0");
+        client.send(b'S', b"");
+        assert_eq!(kinds(&client.until(b'Z')), told, "{text}");
+    }
+    assert_eq!(firsts(&client.query("SELECT count(*) FROM w WHERE s = 'text'")), ["1"]);
     let refused = client.query("BEGIN; EXECUTE r('text', 8)");
     let (_, error) = refused.iter().find(|(kind, _)| *kind == b'E').unwrap();
     assert!(String::from_utf8_lossy(error).contains("EXECUTE in a transaction"), "{refused:?}");

@@ -1,9 +1,11 @@
 //! Arguments of functions: their types, and errors about them.
 
 use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::{Result, ScalarValue, plan_err};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{AggregateUDF, ColumnarValue};
+use std::sync::Arc;
 
 /// An error about an argument of a function, such as `rate: argument 2 (time) is Utf8, a timestamp is wanted`.
 pub(super) fn wrong<T>(function: &str, at: usize, what: &str, why: &str) -> Result<T> {
@@ -36,11 +38,25 @@ pub(super) fn is_time(kind: &DataType) -> bool {
     matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
 }
 
+/// The type in which aggregates compute with times of a type: dates are times in microseconds. `None` for other types.
+pub(super) fn as_instant(kind: &DataType) -> Option<DataType> {
+    match kind {
+        DataType::Timestamp(..) => Some(kind.clone()),
+        DataType::Date32 | DataType::Date64 => Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
+        _ => None,
+    }
+}
+
+/// The types in which an aggregate of DataFusion takes arguments.
+pub(super) fn coerced(given: &[DataType], function: &AggregateUDF) -> Result<Vec<DataType>> {
+    let fields: Vec<FieldRef> = given.iter().map(|kind| Arc::new(Field::new("x", kind.clone(), true))).collect();
+    Ok(fields_with_udf(&fields, function)?.iter().map(|field| field.data_type().clone()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use datafusion::arrow::array::{Array, Int64Array};
-    use std::sync::Arc;
 
     #[test]
     fn texts_may_be_those_of_a_dictionary() {

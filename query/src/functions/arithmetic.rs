@@ -8,6 +8,7 @@ use super::arguments::is_duration;
 use super::duration_parts::PART;
 use super::floats::{CANONICAL, EQUAL_BITS, ONE_NAN};
 use super::value_key::{self, VALUE_KEY};
+use crate::timestamp_coercion::{is_interval, length_of};
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
@@ -111,11 +112,12 @@ impl FunctionRewrite for ExactArithmetic {
             Expr::AggregateFunction(mut count)
                 if count.params.distinct
                     && COUNTS_DISTINCT.contains(&count.func.name())
-                    && count.params.args.iter().any(|arg| kind(arg).is_floating() || kind(arg).is_nested()) =>
+                    && count.params.args.iter().any(|arg| has_equal_forms(&kind(arg))) =>
             {
                 let (args, is_count) = (std::mem::take(&mut count.params.args), count.func.name() == "count");
                 let equal = |arg: Expr| match kind(&arg) {
                     ty if ty.is_floating() => call(&EQUAL_BITS, vec![arg]),
+                    ty if is_count && is_interval(&ty) => length_of(arg),
                     ty if is_count && value_key::is_for(&ty) => call(&VALUE_KEY, vec![arg]),
                     _ => arg,
                 };
@@ -141,6 +143,11 @@ pub(super) fn may_be_rewritten(expr: &Expr) -> bool {
         Expr::Case(case) => case.expr.is_some(),
         _ => false,
     }
+}
+
+/// Whether values of a type may be equal that DataFusion counts as two, or takes much memory to count.
+fn has_equal_forms(kind: &DataType) -> bool {
+    kind.is_floating() || kind.is_nested() || is_interval(kind)
 }
 
 fn is_arithmetic(op: Operator) -> bool {

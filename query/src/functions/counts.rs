@@ -1,15 +1,19 @@
 //! `mode(value)` and `histogram(value [, bins])`: how often each value is there.
 //!
-//! Values are kept once, in the form in which Arrow compares rows, with their counts. Doubles have one NaN and one zero.
+//! Values are kept once, in the form in which Arrow compares rows, with their counts. Doubles have one NaN and one zero. Before an interval
+//! comes its length, and intervals of one length are counted together.
 
 use super::arguments::wrong;
 use super::floats::equal_bits;
+use crate::timestamp_coercion::{interval_lengths, is_interval};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, ListArray, StructArray, UInt64Array, new_empty_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Float64Type, Int64Type, UInt64Type};
+use datafusion::arrow::compute::{cast, take};
+use datafusion::arrow::datatypes::{
+    DataType, DurationNanosecondType, Field, FieldRef, Fields, Float64Type, Int64Type, TimeUnit, UInt64Type,
+};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -82,7 +86,11 @@ impl AggregateUDFImpl for Counted {
             return plan_err!("{} counts values, and DISTINCT leaves one of each", self.name());
         }
         let value = args.expr_fields.first().map_or(DataType::Null, |field| field.data_type().clone());
-        let converter = RowConverter::new(vec![SortField::new(value.clone())])?;
+        let mut fields = vec![SortField::new(value.clone())];
+        if is_interval(&value) {
+            fields.insert(0, SortField::new(DataType::Duration(TimeUnit::Nanosecond)));
+        }
+        let converter = RowConverter::new(fields)?;
         let form = match (self.histogram, args.expr_fields.len()) {
             (false, _) => Form::Mode,
             (true, 1) => Form::Values,
@@ -130,7 +138,10 @@ impl Counts {
         mut change: impl FnMut(&mut HashMap<OwnedRow, u64>, OwnedRow, usize),
     ) -> Result<()> {
         let values = equal_bits(Arc::clone(values));
-        let rows = self.converter.convert_columns(std::slice::from_ref(&values))?;
+        let rows = match is_interval(&self.value) {
+            true => self.converter.convert_columns(&[interval_lengths(&values)?, Arc::clone(&values)])?,
+            false => self.converter.convert_columns(std::slice::from_ref(&values))?,
+        };
         for at in (0..values.len()).filter(|at| values.is_valid(*at)) {
             let known = self.counts.len();
             let row = rows.row(at);
@@ -162,8 +173,30 @@ impl Counts {
         let mut entries: Vec<(&OwnedRow, u64)> = self.counts.iter().map(|(row, count)| (row, *count)).collect();
         entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
         let columns = self.converter.convert_rows(entries.iter().map(|(row, _)| row.row()))?;
-        let values = columns.into_iter().next().unwrap_or_else(|| new_empty_array(&self.value));
-        Ok((values, entries.into_iter().map(|(_, count)| count).collect()))
+        let counts: Vec<u64> = entries.into_iter().map(|(_, count)| count).collect();
+        match columns.as_slice() {
+            [values] => Ok((Arc::clone(values), counts)),
+            [lengths, values] => of_each_length(lengths, values, &counts),
+            _ => Ok((new_empty_array(&self.value), counts)),
+        }
+    }
+
+    /// The value that is there most often; of several, the least.
+    fn most_frequent(&self) -> Result<ScalarValue> {
+        if is_interval(&self.value) {
+            let (values, counts) = self.sorted()?;
+            let most = counts.iter().enumerate().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.cmp(&a.0)));
+            return match most {
+                Some((at, _)) => ScalarValue::try_from_array(&values, at),
+                None => ScalarValue::try_from(&self.value),
+            };
+        }
+        let most = self.counts.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.cmp(a.0)));
+        let row = most.map(|(row, _)| row.row());
+        match self.converter.convert_rows(row)?.first() {
+            Some(values) => ScalarValue::try_from_array(values, 0),
+            None => ScalarValue::try_from(&self.value),
+        }
     }
 
     fn list(&self, columns: Vec<ArrayRef>, binned: bool) -> Result<ScalarValue> {
@@ -209,6 +242,25 @@ impl Counts {
     }
 }
 
+/// Intervals in order, one of each length, and how often each length is there.
+fn of_each_length(lengths: &ArrayRef, intervals: &ArrayRef, counts: &[u64]) -> Result<(ArrayRef, Vec<u64>)> {
+    let lengths = lengths.as_primitive::<DurationNanosecondType>().values();
+    let (mut places, mut sums): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+    for (at, count) in counts.iter().enumerate() {
+        match (places.last_mut(), sums.last_mut()) {
+            // The last one has the most months, then days.
+            (Some(place), Some(sum)) if lengths[at - 1] == lengths[at] => {
+                (*place, *sum) = (at as u64, *sum + count);
+            }
+            _ => {
+                places.push(at as u64);
+                sums.push(*count);
+            }
+        }
+    }
+    Ok((take(intervals, &UInt64Array::from(places), None)?, sums))
+}
+
 impl Accumulator for Counts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         if let Some(bins) = values.get(1) {
@@ -240,15 +292,7 @@ impl Accumulator for Counts {
             };
         }
         match self.form {
-            Form::Mode => {
-                // Of several that are there as often it is the least.
-                let most = self.counts.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.cmp(a.0)));
-                let row = most.map(|(row, _)| row.row());
-                match self.converter.convert_rows(row)?.first() {
-                    Some(values) => ScalarValue::try_from_array(values, 0),
-                    None => ScalarValue::try_from(&self.value),
-                }
-            }
+            Form::Mode => self.most_frequent(),
             Form::Values => {
                 let (values, counts) = self.sorted()?;
                 self.list(vec![values, Arc::new(UInt64Array::from(counts))], false)

@@ -40,8 +40,14 @@ trait Float: Ordered {
 
 impl Ordered for IntervalMonthDayNanoType {
     fn order(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Ordering {
-        interval_nanos(a).cmp(&interval_nanos(b))
+        let parts = |interval: IntervalMonthDayNano| (interval.months, interval.days);
+        interval_nanos(a).cmp(&interval_nanos(b)).then_with(|| parts(a).cmp(&parts(b)))
     }
+}
+
+/// The order of two intervals: by their length; of equally long ones, by months, then days.
+pub(super) fn order_of_intervals(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Ordering {
+    IntervalMonthDayNanoType::order(a, b)
 }
 
 macro_rules! float {
@@ -189,10 +195,6 @@ impl ScalarUDFImpl for CanonicalFloat {
 /// What aggregates that do not depend on the order of rows have in common with DataFusion's function `self.other`.
 macro_rules! as_in_other {
     () => {
-        fn return_type(&self, given: &[DataType]) -> Result<DataType> {
-            self.other.return_type(given)
-        }
-
         fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
             // The statistics of a Parquet file leave out NaN.
             if args.return_type.is_floating() { None } else { self.other.value_from_stats(args) }
@@ -254,6 +256,10 @@ impl AggregateUDFImpl for Extreme {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         self.other.coerce_types(given)
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        self.other.return_type(given)
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {

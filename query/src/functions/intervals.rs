@@ -293,7 +293,7 @@ fn product(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthD
 }
 
 /// As PostgreSQL divides. `None` beyond what an interval holds.
-fn quotient(interval: IntervalMonthDayNano, divisor: f64) -> Option<IntervalMonthDayNano> {
+pub(super) fn quotient(interval: IntervalMonthDayNano, divisor: f64) -> Option<IntervalMonthDayNano> {
     let in_full = whole_number(divisor).filter(|divisor| {
         let divides = |part: i32| i64::from(part) % divisor == 0;
         divides(interval.months) && divides(interval.days)

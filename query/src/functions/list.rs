@@ -2,6 +2,7 @@
 
 use super::apart::APART;
 use super::asof::MARK;
+use super::uuids::{TRY_UUID, UUID};
 use crate::sql::calls;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::common::Result;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Functions that only rewritten statements call.
-pub(crate) const INTERNAL: [&str; 2] = [MARK, APART];
+pub(crate) const INTERNAL: [&str; 4] = [MARK, APART, UUID, TRY_UUID];
 
 /// Functions of this crate, and what they do.
 const OWN_FUNCTIONS: [(&str, &str); 28] = [

@@ -77,6 +77,10 @@ impl AggregateUDFImpl for MovingAggregate {
         self.other.signature()
     }
 
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        self.other.return_type(given)
+    }
+
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(CanonicalAccumulator(self.other.accumulator(args)?)))
     }

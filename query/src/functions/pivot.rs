@@ -130,10 +130,6 @@ fn of_aggregates(cell: Expr) -> Result<Expr> {
     Ok(columns?.data)
 }
 
-fn is_text(kind: &DataType) -> bool {
-    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
 fn unpivot(
     table: TableFactor,
     value: &ast::Expr,
@@ -158,7 +154,7 @@ fn unpivot(
             None => kind,
             Some(known) if known == kind => known,
             Some(known) => match comparison_coercion(&known, &kind) {
-                Some(common) if is_text(&known) == is_text(&kind) => common,
+                Some(common) if known.is_string() == kind.is_string() => common,
                 _ => return plan_err!("the columns of UNPIVOT have no type in common: {known} and {kind}; cast them"),
             },
         });

@@ -1,22 +1,25 @@
 //! `sum` and `avg`, with exact sums of integers.
 //!
 //! DataFusion's `sum` of integers wraps around, and its `avg` adds doubles. These two add 128-bit integers: a sum that
-//! does not fit its column is an error, and an average converts the exact sum to a double before it divides. For other
-//! types they are DataFusion's, except for doubles in a moving window.
+//! does not fit its column is an error, and an average converts the exact sum to a double before it divides. An average of times
+//! is a time of the same type, rounded down; one of intervals is an interval. For other types they are DataFusion's, except for doubles in a moving window.
 
+use super::arguments::{as_instant, coerced, wrong};
 use super::floats::{as_in_other, canonical_array, canonical_scalar};
+use super::mean_intervals::MeanInterval;
 use super::sliding::SlidingTotal;
+use crate::timestamp_coercion::is_interval;
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
     PrimitiveArray, UInt64Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, IntervalUnit, UInt64Type};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err, not_impl_err};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
@@ -27,14 +30,32 @@ use std::sync::Arc;
 
 /// A sum of any number of 64-bit integers, as Arrow holds it.
 const WIDE: DataType = DataType::Decimal128(38, 0);
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// `sum` or `avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Total {
     average: bool,
     signature: Signature,
-    /// DataFusion's function, for types other than integers.
+    /// DataFusion's function, for types other than integers and times.
     other: Arc<AggregateUDF>,
+}
+
+/// What is made of a sum of whole numbers.
+#[derive(Debug, Clone)]
+enum Made {
+    Sum {
+        signed: bool,
+    },
+    Average,
+    /// The average as a time of this type.
+    AverageTime(DataType),
+}
+
+impl Made {
+    fn is_average(&self) -> bool {
+        !matches!(self, Made::Sum { .. })
+    }
 }
 
 impl Total {
@@ -43,20 +64,26 @@ impl Total {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(AggregateUDF::new_from_impl(Total { average, signature, other }))
     }
+
+    /// What is made of whole numbers; `None` for types that are summed up by DataFusion's function.
+    fn made(&self, fields: &[FieldRef]) -> Option<Made> {
+        match (fields.first()?.data_type(), self.average) {
+            (DataType::Int64, false) => Some(Made::Sum { signed: true }),
+            (DataType::UInt64, false) => Some(Made::Sum { signed: false }),
+            (DataType::Int64 | DataType::UInt64, true) => Some(Made::Average),
+            (kind @ DataType::Timestamp(..), true) => Some(Made::AverageTime(kind.clone())),
+            _ => None,
+        }
+    }
+
+    fn averages_intervals(&self, fields: &[FieldRef]) -> bool {
+        self.average && fields.first().is_some_and(|field| is_interval(field.data_type()))
+    }
 }
 
 /// `sum`.
 pub(crate) fn sum() -> Arc<AggregateUDF> {
     Total::udaf(false)
-}
-
-/// Whether integers are signed; `None` for types other than integers.
-fn whole(fields: &[FieldRef]) -> Option<bool> {
-    match fields.first()?.data_type() {
-        DataType::Int64 => Some(true),
-        DataType::UInt64 => Some(false),
-        _ => None,
-    }
 }
 
 impl AggregateUDFImpl for Total {
@@ -83,33 +110,50 @@ impl AggregateUDFImpl for Total {
             if kind.is_string() {
                 let name = self.name();
                 let why = format!("is text, numbers are wanted; {name}(x::double) reads numbers from text");
-                return super::arguments::wrong(name, 1, "value", &why);
+                return wrong(name, 1, "value", &why);
             }
             if *kind == DataType::Boolean {
                 let name = self.name();
                 let why = format!(
                     "is a boolean, numbers are wanted; {name}(x::int) takes true for 1, and count(*) FILTER (WHERE x) counts what is true"
                 );
-                return super::arguments::wrong(name, 1, "value", &why);
+                return wrong(name, 1, "value", &why);
             }
         }
-        let fields: Vec<FieldRef> = given.iter().map(|kind| Arc::new(Field::new("x", kind.clone(), true))).collect();
-        Ok(fields_with_udf(&fields, self.other.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
+        let own = |kind: &DataType| if is_interval(kind) { Some(INTERVAL) } else { as_instant(kind) };
+        match given {
+            [kind] if self.average => own(kind).map_or_else(|| coerced(given, &self.other), |own| Ok(vec![own])),
+            _ => coerced(given, &self.other),
+        }
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        match given {
+            [kind @ (DataType::Timestamp(..) | DataType::Interval(_))] if self.average => Ok(kind.clone()),
+            _ => self.other.return_type(given),
+        }
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        match whole(args.expr_fields) {
-            Some(signed) => {
+        match self.made(args.expr_fields) {
+            Some(made) => {
                 let seen = args.is_distinct.then(HashMap::new);
-                Ok(Box::new(Sum { average: self.average, signed, sum: 0, count: 0, seen }))
+                Ok(Box::new(Sum { made, sum: 0, count: 0, seen }))
             }
+            None if self.averages_intervals(args.expr_fields) && args.is_distinct => {
+                not_impl_err!(
+                    "avg(DISTINCT x) of intervals beside other aggregates; write avg(x) over SELECT DISTINCT x"
+                )
+            }
+            None if self.averages_intervals(args.expr_fields) => Ok(Box::new(MeanInterval::default())),
             None => Ok(Box::new(CanonicalAccumulator(self.other.accumulator(args)?))),
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        match whole(args.expr_fields) {
+        match self.made(args.expr_fields) {
             Some(_) => self.accumulator(args),
+            None if self.averages_intervals(args.expr_fields) => self.accumulator(args),
             None if !args.is_distinct
                 && args.expr_fields.iter().all(|field| *field.data_type() == DataType::Float64) =>
             {
@@ -120,10 +164,12 @@ impl AggregateUDFImpl for Total {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        if whole(args.input_fields).is_none() {
+        let is_interval = self.averages_intervals(args.input_fields);
+        if self.made(args.input_fields).is_none() && !is_interval {
             return self.other.state_fields(args);
         }
-        let sum = Field::new(format_state_name(args.name, "sum"), WIDE, true);
+        let kind = if is_interval { INTERVAL } else { WIDE };
+        let sum = Field::new(format_state_name(args.name, "sum"), kind, true);
         Ok(match (args.is_distinct, self.average) {
             (true, _) => {
                 let item = Field::new_list_field(WIDE, true);
@@ -137,16 +183,15 @@ impl AggregateUDFImpl for Total {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        match whole(args.expr_fields) {
+        match self.made(args.expr_fields) {
             Some(_) => !args.is_distinct,
-            None => self.other.groups_accumulator_supported(args),
+            None => !self.averages_intervals(args.expr_fields) && self.other.groups_accumulator_supported(args),
         }
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        let average = self.average;
-        match whole(args.expr_fields) {
-            Some(signed) => Ok(Box::new(Sums { average, signed, sums: Vec::new(), counts: Vec::new() })),
+        match self.made(args.expr_fields) {
+            Some(made) => Ok(Box::new(Sums { made, sums: Vec::new(), counts: Vec::new() })),
             None => Ok(Box::new(CanonicalGroups(self.other.create_groups_accumulator(args)?))),
         }
     }
@@ -179,6 +224,11 @@ fn divided(sum: i128, count: u64) -> f64 {
     sum as f64 / count as f64
 }
 
+/// The average of times, rounded down; it lies between them.
+fn average_units(sum: i128, count: u64) -> Option<i64> {
+    i64::try_from(sum.checked_div_euclid(i128::from(count))?).ok()
+}
+
 fn each_whole(values: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
     fn each<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, mut add: impl FnMut(usize, i128))
     where
@@ -193,6 +243,7 @@ fn each_whole(values: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()>
         DataType::Int64 => each(values.as_primitive::<Int64Type>(), &mut add),
         DataType::UInt64 => each(values.as_primitive::<UInt64Type>(), &mut add),
         DataType::Decimal128(..) => each(values.as_primitive::<Decimal128Type>(), &mut add),
+        DataType::Timestamp(..) => each(cast(values, &DataType::Int64)?.as_primitive::<Int64Type>(), &mut add),
         other => return internal_err!("a sum of integers was given {other}"),
     }
     Ok(())
@@ -201,8 +252,7 @@ fn each_whole(values: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()>
 /// The sum of one group.
 #[derive(Debug)]
 struct Sum {
-    average: bool,
-    signed: bool,
+    made: Made,
     sum: i128,
     count: u64,
     /// For DISTINCT: the values, and how often each one occurs.
@@ -244,11 +294,16 @@ impl Accumulator for Sum {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        match (self.count, self.average) {
-            (0, true) => Ok(ScalarValue::Float64(None)),
-            (0, false) => ScalarValue::try_from(if self.signed { &DataType::Int64 } else { &DataType::UInt64 }),
-            (count, true) => Ok(ScalarValue::Float64(Some(divided(self.sum, count)))),
-            (_, false) => fitting(self.sum, self.signed),
+        match (&self.made, self.count) {
+            (Made::AverageTime(kind), count) => {
+                let units = Int64Array::from(vec![average_units(self.sum, count)]);
+                ScalarValue::try_from_array(&cast(&units, kind)?, 0)
+            }
+            (Made::Average, 0) => Ok(ScalarValue::Float64(None)),
+            (Made::Average, count) => Ok(ScalarValue::Float64(Some(divided(self.sum, count)))),
+            (Made::Sum { signed: true }, 0) => Ok(ScalarValue::Int64(None)),
+            (Made::Sum { signed: false }, 0) => Ok(ScalarValue::UInt64(None)),
+            (Made::Sum { signed }, _) => fitting(self.sum, *signed),
         }
     }
 
@@ -259,7 +314,7 @@ impl Accumulator for Sum {
             return Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &WIDE))]);
         }
         let sum = wide((self.count > 0).then_some(self.sum));
-        Ok(if self.average { vec![ScalarValue::UInt64(Some(self.count)), sum] } else { vec![sum] })
+        Ok(if self.made.is_average() { vec![ScalarValue::UInt64(Some(self.count)), sum] } else { vec![sum] })
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -269,8 +324,8 @@ impl Accumulator for Sum {
             }
             return Ok(());
         }
-        let Sum { sum, count, .. } = self;
-        if self.average {
+        let Sum { made, sum, count, .. } = self;
+        if made.is_average() {
             each_whole(&states[0], |_, more| *count += u64::try_from(more).unwrap_or_default())?;
             return each_whole(&states[1], |_, value| *sum += value);
         }
@@ -288,8 +343,7 @@ impl Accumulator for Sum {
 /// The sums of groups.
 #[derive(Debug)]
 struct Sums {
-    average: bool,
-    signed: bool,
+    made: Made,
     sums: Vec<i128>,
     /// Number of values added; a sum of no values is null.
     counts: Vec<u64>,
@@ -327,7 +381,7 @@ impl GroupsAccumulator for Sums {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        if !self.average {
+        if !self.made.is_average() {
             return self.update_batch(states, groups, None, total);
         }
         self.sums.resize(total, 0);
@@ -340,24 +394,32 @@ impl GroupsAccumulator for Sums {
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
         let (sums, counts) = (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.counts));
         let nulls = Some(nulls_of(&counts));
-        if self.average {
-            let values: Vec<f64> = sums.into_iter().zip(counts).map(|(sum, count)| divided(sum, count)).collect();
-            return Ok(Arc::new(Float64Array::new(values.into(), nulls)));
+        match &self.made {
+            Made::AverageTime(kind) => {
+                let units = sums.into_iter().zip(counts).map(|(sum, count)| average_units(sum, count));
+                Ok(cast(&units.collect::<Int64Array>(), kind)?)
+            }
+            Made::Average => {
+                let values: Vec<f64> = sums.into_iter().zip(counts).map(|(sum, count)| divided(sum, count)).collect();
+                Ok(Arc::new(Float64Array::new(values.into(), nulls)))
+            }
+            Made::Sum { signed: true } => {
+                let values: Result<Vec<i64>> =
+                    sums.into_iter().map(|sum| i64::try_from(sum).or_else(|_| beyond(sum))).collect();
+                Ok(Arc::new(Int64Array::new(values?.into(), nulls)))
+            }
+            Made::Sum { signed: false } => {
+                let values: Result<Vec<u64>> =
+                    sums.into_iter().map(|sum| u64::try_from(sum).or_else(|_| beyond(sum))).collect();
+                Ok(Arc::new(UInt64Array::new(values?.into(), nulls)))
+            }
         }
-        if self.signed {
-            let values: Result<Vec<i64>> =
-                sums.into_iter().map(|sum| i64::try_from(sum).or_else(|_| beyond(sum))).collect();
-            return Ok(Arc::new(Int64Array::new(values?.into(), nulls)));
-        }
-        let values: Result<Vec<u64>> =
-            sums.into_iter().map(|sum| u64::try_from(sum).or_else(|_| beyond(sum))).collect();
-        Ok(Arc::new(UInt64Array::new(values?.into(), nulls)))
     }
 
     fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
         let (sums, counts) = (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.counts));
         let sums = wide_array(sums, nulls_of(&counts))?;
-        Ok(if self.average { vec![Arc::new(UInt64Array::from(counts)), sums] } else { vec![sums] })
+        Ok(if self.made.is_average() { vec![Arc::new(UInt64Array::from(counts)), sums] } else { vec![sums] })
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
@@ -369,7 +431,7 @@ impl GroupsAccumulator for Sums {
             }
         })?;
         let sums = wide_array(sums, nulls_of(&counts))?;
-        Ok(if self.average { vec![Arc::new(UInt64Array::from(counts)), sums] } else { vec![sums] })
+        Ok(if self.made.is_average() { vec![Arc::new(UInt64Array::from(counts)), sums] } else { vec![sums] })
     }
 
     fn size(&self) -> usize {

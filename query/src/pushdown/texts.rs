@@ -79,13 +79,12 @@ fn text_of(expr: &Expr) -> Option<&str> {
 
 /// Whether an expression becomes a constant text when its parameters have values.
 fn is_text_of_parameters(expr: &Expr) -> bool {
-    let is_text = |ty: &DataType| matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     match expr {
         Expr::Literal(value, _) => value.try_as_str().is_some_and(|text| text.is_some()),
-        Expr::Placeholder(placeholder) => parameter_type(placeholder).is_some_and(is_text),
+        Expr::Placeholder(placeholder) => parameter_type(placeholder).is_some_and(DataType::is_string),
         Expr::Cast(Cast { expr, field }) => {
             let is_parameter = matches!(&**expr, Expr::Placeholder(parameter) if parameter_type(parameter).is_some());
-            is_text(field.data_type()) && (is_parameter || is_text_of_parameters(expr))
+            field.data_type().is_string() && (is_parameter || is_text_of_parameters(expr))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
             is_text_of_parameters(left) && is_text_of_parameters(right)

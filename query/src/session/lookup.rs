@@ -5,6 +5,7 @@ use super::Session;
 use crate::catalog::StatementCatalog;
 use crate::context::{CATALOG, COLLECTIONS, SYSTEM, StatementContext};
 use crate::named_columns::NamedColumns;
+use crate::sql::{may_stand_for_columns, questions, written_out};
 use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::catalog::{CatalogProvider, TableFunctionArgs};
 use datafusion::common::config::ConfigOptions;
@@ -34,6 +35,10 @@ impl Session {
         tokens: &[TokenWithSpan],
         context: &Arc<StatementContext>,
     ) -> Result<LogicalPlan> {
+        if may_stand_for_columns(tokens) {
+            let statement = self.with_columns(statement, context).await?;
+            return self.plan_with(statement, None, context).await;
+        }
         if let Some(named) = NamedColumns::of(tokens) {
             // An error about a name says which others there are.
             if let Ok(plan) = self.plan_with(statement.clone(), Some(Arc::new(named)), context).await {
@@ -41,6 +46,23 @@ impl Session {
             }
         }
         self.plan_with(statement, None, context).await
+    }
+
+    /// A query with its items written out that stand for columns.
+    pub(super) async fn with_columns(
+        &self,
+        statement: DfStatement,
+        context: &Arc<StatementContext>,
+    ) -> Result<DfStatement> {
+        let questions = questions(&statement);
+        let mut found = Vec::with_capacity(questions.len());
+        for question in questions {
+            found.push(match question {
+                Some(question) => Some(self.plan_with(question, None, context).await?.schema().columns()),
+                None => None,
+            });
+        }
+        if found.iter().all(Option::is_none) { Ok(statement) } else { written_out(statement, &found) }
     }
 
     async fn plan_with(

@@ -94,11 +94,11 @@ fn questions(at: usize, field: &Field) -> Vec<String> {
     let column = quoted(field.name());
     let kind = field.data_type();
     let comparable = kind.is_numeric()
-        || is_text(kind)
+        || kind.is_string()
         || matches!(kind, DataType::Boolean | DataType::Timestamp(..) | DataType::Date32);
     let distinct = match kind {
         DataType::Timestamp(..) => format!("CAST({column} AS BIGINT)"),
-        kind if kind.is_integer() || is_text(kind) => column.clone(),
+        kind if kind.is_integer() || kind.is_string() => column.clone(),
         _ => format!("CAST({column} AS VARCHAR)"),
     };
     let asked = |fact: &str| match fact {
@@ -110,10 +110,6 @@ fn questions(at: usize, field: &Field) -> Vec<String> {
     facts
         .map(|(fact, call)| format!("{} AS \"{at} {fact}\"", call.replace("{c}", &column).replace("{d}", &distinct)))
         .collect()
-}
-
-fn is_text(kind: &DataType) -> bool {
-    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 /// The rows of a summary.

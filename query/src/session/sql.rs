@@ -68,6 +68,11 @@ impl Session {
         }
         let mut parsed = parsed;
         let temporary = take_temporary(&mut parsed);
+        if let DfStatement::Explain(explain) = &mut parsed
+            && sql::may_stand_for_columns(&tokens)
+        {
+            *explain.statement = self.with_columns(explain.statement.as_ref().clone(), &context).await?;
+        }
         if is_query(&parsed) {
             let plan = self.query_to_plan(parsed, &tokens, &context).await?;
             return match plan {

@@ -24,6 +24,17 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
+/// Those within an expression, or the expression itself, that `is` selects, but not those of subqueries.
+pub(super) fn calls_in(expr: &Expr, is: fn(&Expr) -> bool) -> Vec<Expr> {
+    let mut found = Vec::new();
+    each_outer_expr_mut(&mut expr.clone(), &mut |expr| {
+        if is(expr) {
+            found.push(expr.clone());
+        }
+    });
+    found
+}
+
 /// Parses an expression and substitutes `args` for `$1` and so on.
 pub(super) fn filled(text: &str, args: &[Expr]) -> Option<Expr> {
     let mut expr = Parser::new(&EbbtideDialect).try_with_sql(text).ok()?.parse_expr().ok()?;

@@ -5,6 +5,7 @@
 //! that would clash with another one of its list is named by its own text; and so is an expression in an inner query,
 //! where DataFusion would show its own form of it.
 
+use super::columns::{may_stand_for_columns, wildcard_of};
 use super::dialect::EbbtideDialect;
 use super::expressions::call;
 use super::lists::has_aggregate;
@@ -54,7 +55,9 @@ pub(super) fn headings(statement: &Statement, text: &str, tokens: &[TokenWithSpa
         let slice = text.get(offsets.of(tokens.first()?.span.start)..offsets.of(tokens.last()?.span.end))?;
         Some(if slice.contains('\'') { slice.replace(['\n', '\t'], " ") } else { one_line(slice) })
     };
+    let may_stand = may_stand_for_columns(tokens);
     let heading = |(item, range): (&SelectItem, &(usize, usize))| match item {
+        item if may_stand && wildcard_of(item).is_some() => Heading::Star,
         SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => Heading::Name,
         SelectItem::UnnamedExpr(_) => typed(range).map_or(Heading::Name, Heading::Typed),
         SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => Heading::Star,

@@ -1,5 +1,6 @@
 //! Refuses, by name, parts of SQL that DataFusion would silently leave out of the plan, or answer wrongly.
 
+use super::joins::constraint;
 use super::visit::{Flow, visit};
 use crate::error::{QueryError, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -28,28 +29,15 @@ pub(super) fn refused(what: &str) -> Flow {
 /// Refuses joins without a condition, which DataFusion would run as cross joins, and kinds of joins that it does not support.
 fn joins(from: &[TableWithJoins]) -> Flow {
     for join in from.iter().flat_map(|from| &from.joins) {
-        match &join.join_operator {
-            JoinOperator::Join(constraint)
-            | JoinOperator::Inner(constraint)
-            | JoinOperator::Left(constraint)
-            | JoinOperator::LeftOuter(constraint)
-            | JoinOperator::Right(constraint)
-            | JoinOperator::RightOuter(constraint)
-            | JoinOperator::FullOuter(constraint)
-            | JoinOperator::Semi(constraint)
-            | JoinOperator::LeftSemi(constraint)
-            | JoinOperator::RightSemi(constraint)
-            | JoinOperator::Anti(constraint)
-            | JoinOperator::LeftAnti(constraint)
-            | JoinOperator::RightAnti(constraint) => {
-                if *constraint == JoinConstraint::None {
-                    let message = "a join needs a condition: write ON a.x = b.x or USING (x) after its table, or CROSS JOIN for every pair of rows";
-                    return ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, message)));
-                }
+        match (&join.join_operator, constraint(&join.join_operator)) {
+            (JoinOperator::CrossJoin(JoinConstraint::None), _) => {}
+            (JoinOperator::CrossJoin(_), _) => return refused("CROSS JOIN with a condition; write JOIN"),
+            (_, Some(JoinConstraint::None)) => {
+                let message = "a join needs a condition: write ON a.x = b.x or USING (x) after its table, or CROSS JOIN for every pair of rows";
+                return ControlFlow::Break(Box::new(QueryError::new(Code::BadValue, message)));
             }
-            JoinOperator::CrossJoin(JoinConstraint::None) => {}
-            JoinOperator::CrossJoin(_) => return refused("CROSS JOIN with a condition; write JOIN"),
-            _ => {
+            (_, Some(_)) => {}
+            (_, None) => {
                 return refused(
                     "this kind of JOIN; there are INNER, LEFT, RIGHT, FULL, CROSS, ASOF, SEMI and ANTI joins",
                 );

@@ -1,20 +1,21 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
 use super::copies::Copies;
-use super::expressions::filled;
+use super::expressions::{call, filled};
 use super::lists;
 use super::refused::refused;
 use super::short_forms::expand;
 use super::visit::Flow;
 use super::windows::Windows;
-use super::{orders, replaced, rows, using};
+use super::{columns, orders, replaced, rows, using};
 use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
+use crate::functions::uuids::{TRY_UUID, UUID};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript,
-    UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident,
+    JoinConstraint, JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
+    SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -58,8 +59,12 @@ impl VisitorMut for Rewrite {
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             name_side(&mut join.join_operator);
         }
+        columns::check_joins(select)?;
         replaced::in_items(&mut select.projection);
         using::in_select(select)?;
+        if let Some(condition) = &mut select.selection {
+            rows::in_condition(condition, &mut self.copies)?;
+        }
         self.windows.enter_select(select)
     }
 
@@ -99,6 +104,14 @@ impl VisitorMut for Rewrite {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
                     with_seconds(text);
                 }
+            }
+            Expr::TypedString(typed) if typed.data_type == DataType::Uuid => {
+                *expr = call(UUID, vec![Expr::Value(typed.value.clone())]);
+            }
+            Expr::Cast { kind, expr: of, data_type: DataType::Uuid, .. } => {
+                let name = if matches!(kind, CastKind::TryCast | CastKind::SafeCast) { TRY_UUID } else { UUID };
+                let text = cast_of(std::mem::replace(of.as_mut(), null()), DataType::Varchar(None));
+                *expr = call(name, vec![text]);
             }
             Expr::Interval(interval) if interval.leading_field.is_none() => {
                 if let Expr::Value(value) = interval.value.as_mut()

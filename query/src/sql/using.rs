@@ -6,14 +6,13 @@
 //! tables' columns. A further `USING` compares the first table's column; it becomes a condition where another one is meant.
 //! Where a list has such a column beside that of one of its tables, which DataFusion refuses, each gets a name of its own.
 
-mod joins;
 mod unambiguous;
 
 pub(crate) use unambiguous::Unambiguous;
 
-use self::joins::{Sides, constraint, has_join, is_semi, merges_any, sides};
 use self::unambiguous::checked;
 use super::expressions::filled;
+use super::joins::{Sides, constraint_mut, has_join, is_semi, merges_any, sides};
 use super::refused::refused;
 use super::visit::{Flow, each_outer_expr_mut};
 use datafusion::sql::sqlparser::ast::{
@@ -193,7 +192,7 @@ impl Merged {
                 continue;
             };
             let mut names = Vec::new();
-            match constraint(&mut join.join_operator) {
+            match constraint_mut(&mut join.join_operator) {
                 Some(JoinConstraint::Natural) => {
                     if sides.has_right() || merged.has_others {
                         return Err("NATURAL RIGHT and FULL joins, and NATURAL after one; write USING (x)".to_owned());

@@ -1,6 +1,6 @@
 //! Intervals by their length: beside differences of times, and where they are compared. A day has 24 hours and a month 30 days.
 
-use super::{Kind, Of, Place, Rewriter, length};
+use super::{Kind, Of, Place, Rewriter, interval_nanos};
 use datafusion::arrow::array::{ArrayRef, AsArray, DurationNanosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
@@ -95,6 +95,19 @@ fn whole_units(units: i128) -> i64 {
     i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
 }
 
+/// The lengths of intervals, as the function returns them.
+pub(crate) fn interval_lengths(intervals: &ArrayRef) -> Result<ArrayRef> {
+    let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>().iter();
+    let lengths = intervals.map(|interval| Some(whole_units(interval_nanos(interval?))));
+    Ok(Arc::new(lengths.collect::<DurationNanosecondArray>()))
+}
+
+/// Whether an expression is a call of [`length_of`].
+pub(crate) fn is_length(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func == *LENGTH)
+}
+
 /// The length of an interval; the greatest one there is, some 292 years, for longer intervals.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Length {
@@ -129,10 +142,7 @@ impl ScalarUDFImpl for Length {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let given = ColumnarValue::values_to_arrays(&args.args)?;
         let [intervals] = given.as_slice() else { return plan_err!("{} takes an interval", self.name()) };
-        let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-        let nanos = |interval| length(&ScalarValue::IntervalMonthDayNano(Some(interval))).map(whole_units);
-        let lengths = intervals.as_primitive::<IntervalMonthDayNanoType>().iter().map(|value| value.and_then(nanos));
-        let lengths: ArrayRef = Arc::new(lengths.collect::<DurationNanosecondArray>());
+        let lengths = interval_lengths(intervals)?;
         Ok(match is_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?),
             false => ColumnarValue::Array(lengths),

@@ -170,6 +170,16 @@ fn asof_joins_give_what_is_written_down() {
 }
 
 #[test]
+fn items_stand_for_columns() {
+    check(&file("tests/cases/columns.md"));
+}
+
+#[test]
+fn intervals_of_one_length_are_one_key() {
+    check(&file("tests/cases/intervals.md"));
+}
+
+#[test]
 fn joins_give_what_is_written_down() {
     check(&file("tests/cases/joins.md"));
 }

@@ -31,18 +31,34 @@ pub(super) fn sides(join: &JoinOperator) -> Option<Sides> {
     }
 }
 
-pub(super) fn constraint(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match join {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::CrossJoin(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
-        _ => None,
-    }
+/// The condition of a join of one of the kinds that are supported, other than CROSS JOIN; `None` for any other.
+macro_rules! constraint_of {
+    ($join:expr) => {
+        match $join {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint)
+            | JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint)
+            | JoinOperator::Semi(constraint)
+            | JoinOperator::LeftSemi(constraint)
+            | JoinOperator::RightSemi(constraint)
+            | JoinOperator::Anti(constraint)
+            | JoinOperator::LeftAnti(constraint)
+            | JoinOperator::RightAnti(constraint) => Some(constraint),
+            _ => None,
+        }
+    };
+}
+
+pub(super) fn constraint(join: &JoinOperator) -> Option<&JoinConstraint> {
+    constraint_of!(join)
+}
+
+pub(super) fn constraint_mut(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    constraint_of!(join)
 }
 
 /// Whether tables are joined with `USING` or `NATURAL`, also in parentheses.
@@ -63,18 +79,8 @@ pub(super) fn is_semi(join: &JoinOperator) -> bool {
 }
 
 fn merges(join: &JoinOperator) -> bool {
-    match join {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => {
-            matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
-        }
-        _ => false,
-    }
+    let has_both = sides(join).is_some();
+    has_both && matches!(constraint(join), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
 }
 
 /// Whether a table is a join in parentheses, with `USING` or `NATURAL`, of such a kind.
