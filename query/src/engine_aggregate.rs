@@ -108,7 +108,48 @@ struct AggregateSpec {
     /// Without time range and metas. Its last columns must be free of NaN.
     request: AggregateRequest,
     keys: Vec<Key>,
+    /// The unit of `date_trunc` if the bins of time are those of the calendar. The request gets their starts when it is made.
+    calendar: Option<Calendar>,
     scan: TableScan,
+}
+
+/// Bins of time of different widths, or that are not counted from 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Calendar {
+    Week,
+    Month,
+    Quarter,
+    Year,
+}
+
+impl Calendar {
+    /// The bins of a unit of `date_trunc`.
+    fn of_unit(unit: &str) -> Option<Calendar> {
+        Some(match unit.to_lowercase().as_str() {
+            "week" => Calendar::Week,
+            "month" => Calendar::Month,
+            "quarter" => Calendar::Quarter,
+            "year" => Calendar::Year,
+            _ => return None,
+        })
+    }
+
+    /// The bins that an expression sorts times into.
+    fn of(key: &Expr, schema: &Schema) -> Option<Calendar> {
+        let Expr::ScalarFunction(ScalarFunction { func, args }) = key else { return None };
+        let [Expr::Literal(unit, _), time] = args.as_slice() else { return None };
+        let is_of_time = func.name() == "date_trunc" && time.try_as_col()?.name == schema.time;
+        if is_of_time { Calendar::of_unit(unit.try_as_str()??) } else { None }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Calendar::Week => "week",
+            Calendar::Month => "month",
+            Calendar::Quarter => "quarter",
+            Calendar::Year => "year",
+        }
+    }
 }
 
 /// The order of bins.
@@ -153,8 +194,13 @@ impl AggregateSpec {
         }
         let schema = table.planned.schema.as_ref();
         let (mut request, mut keys, mut checks) = (AggregateRequest::default(), Vec::new(), Vec::new());
+        let mut calendar = None;
         for key in &aggregate.group_expr {
-            let Some(key) = key_of(&resolved(bare(key), projection)?, schema, &mut request) else { return Ok(None) };
+            let key = resolved(bare(key), projection)?;
+            let bins = Calendar::of(&key, schema);
+            calendar = calendar.or(bins);
+            let key = if bins.is_some() { Some(Key::Time) } else { key_of(&key, schema, &mut request) };
+            let Some(key) = key else { return Ok(None) };
             if key == Key::Time && keys.contains(&key) {
                 return Ok(None);
             }
@@ -166,7 +212,7 @@ impl AggregateSpec {
             request.aggregates.push(function);
         }
         request.aggregates.extend(checks);
-        Ok(Some(AggregateSpec { request, keys, scan: scan.clone() }))
+        Ok(Some(AggregateSpec { request, keys, calendar, scan: scan.clone() }))
     }
 }
 

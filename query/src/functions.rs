@@ -85,7 +85,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 pub(crate) use asof::desugar;
-pub(crate) use date_trunc::DateTrunc;
+pub(crate) use date_trunc::{DateTrunc, calendar_bins};
 pub(crate) use edges::EdgesByKeys;
 pub(crate) use floats::{canonical_array, double_is_wanted, without_canonical_float};
 pub(crate) use interval_keys::IntervalKeys;

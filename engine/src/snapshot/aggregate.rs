@@ -24,9 +24,9 @@ use crate::error::{Error, Result};
 use crate::segment::Segment;
 use arrow::array::RecordBatch;
 use ebbtide_buckets::{Chunk, FieldType, SegmentReader, column_of_keys};
-use ebbtide_ttl::Code;
+use ebbtide_ttl::{Code, Timestamp};
 use fold::{OpenUnit, Piece, SealedUnit, Unit};
-use groups::{FieldShape, Shape, Source};
+use groups::{Bins, FieldShape, Shape, Source};
 use std::borrow::Cow;
 use std::collections::btree_map;
 use std::sync::Arc;
@@ -48,11 +48,11 @@ pub struct Aggregated {
 
 impl CollectionSnapshot {
     /// Aggregates the measurements that are visible at [`CollectionSnapshot::now`]. The result has one row for each group, sorted
-    /// by meta and time: the meta (with `by_meta`), the start of the group in time (with a width), and the aggregates in the
+    /// by meta and time: the meta (with `by_meta`), the start of the group in time (with a width or starts), and the aggregates in the
     /// requested order. Without groups there is exactly one row, even if there are no measurements.
     ///
     /// # Errors
-    /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, or a sum of whole numbers
+    /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, starts that do not ascend, or a sum of whole numbers
     /// that an int64 does not hold; damage in a segment.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<RecordBatch> {
         Ok(self.aggregate_guarded(request, &())?.groups)
@@ -94,12 +94,7 @@ impl CollectionSnapshot {
 
     fn shape(&self, request: &AggregateRequest) -> Result<Shape> {
         let bad = |what: String| Err(Error::new(Code::BadValue, what));
-        let precision = self.options().precision;
-        let width = request.width.map(|width| precision.units_in(width).unwrap_or(0));
-        if width == Some(0) {
-            let (width, unit) = (request.width.unwrap_or_default(), precision.name());
-            return bad(format!("the width of groups is {width:?}; it must be a whole number of {unit}, at least one"));
-        }
+        let bins = self.bins(request)?;
         let mut fields: Vec<FieldShape> = Vec::new();
         for name in request.aggregates.iter().filter_map(Aggregate::field) {
             if fields.iter().any(|f| f.name == name) {
@@ -117,7 +112,36 @@ impl CollectionSnapshot {
             fields.push(FieldShape { name: name.to_owned(), int });
         }
         let edges = request.aggregates.iter().any(|a| matches!(a, Aggregate::First(_) | Aggregate::Last(_)));
-        Ok(Shape { fields, width, edges })
+        Ok(Shape { fields, bins, edges })
+    }
+
+    fn bins(&self, request: &AggregateRequest) -> Result<Option<Bins>> {
+        let bad = |what: String| Err(Error::new(Code::BadValue, what));
+        let precision = self.options().precision;
+        let unit = precision.name();
+        match (request.width, &request.starts) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => bad("groups in time have a width or starts, not both".to_owned()),
+            (Some(width), None) => match precision.units_in(width) {
+                Some(units @ 1..) => Ok(Some(Bins::Width(units))),
+                _ => {
+                    bad(format!("the width of groups is {width:?}; it must be a whole number of {unit}, at least one"))
+                }
+            },
+            (None, Some(starts)) => {
+                let units = |start: &Timestamp| {
+                    let units = start.to_units(precision)?;
+                    (Timestamp::from_units(units, precision) == *start).then_some(units)
+                };
+                let units: Option<Vec<i64>> = starts.iter().map(units).collect();
+                match units.filter(|units| !units.is_empty() && units.windows(2).all(|pair| pair[0] < pair[1])) {
+                    Some(units) => Ok(Some(Bins::Starts(units))),
+                    None => bad(format!(
+                        "the starts of groups in time must be whole {unit} in ascending order, each greater than the one before, and at least one"
+                    )),
+                }
+            }
+        }
     }
 }
 
@@ -176,7 +200,8 @@ impl AggregateResult {
         guard: &dyn AggregateGuard,
         mut each: impl FnMut(&Shape, &MetaNumbers, &mut Round<'a>) -> Result<()>,
     ) -> Result<Self> {
-        let scan_request = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
+        let time = request.grouped_times();
+        let scan_request = ScanRequest { time, meta: request.meta.clone(), ..ScanRequest::default() };
         let mut walk = DirectoryWalk {
             snapshot,
             segments: snapshot.state.segments.values(),
@@ -185,7 +210,7 @@ impl AggregateResult {
             by_meta: request.by_meta,
             wanted: request.member_alone().and_then(|path| WantedValues::at(path, snapshot.schema())),
             metas: MetaNumbers::default(),
-            times: request.time.stored(snapshot.schema().precision),
+            times: time.stored(snapshot.schema().precision),
         };
         let mut before: Option<Tables> = None;
         loop {

@@ -109,6 +109,7 @@ proptest! {
         (from, length) in (prop::option::of(-100..6_000_i64), prop::option::of(0..3_000_i64)),
         only in prop::option::of(prop::collection::vec(0..6_u8, 0..4)),
         width in prop_oneof![Just(None), Just(Some(HOUR)), Just(Some(60_000)), Just(Some(3 * HOUR)), (1..HOUR).prop_map(Some)],
+        starts in prop::option::of(prop::collection::btree_set(-60..7_000_i64, 1..6)),
         by_meta in any::<bool>(),
         // With no cache each segment is a round of its own, and rows are read past it.
         cache_bytes_max in prop_oneof![Just(0), Just(Settings::default().cache_bytes_max)],
@@ -143,9 +144,10 @@ proptest! {
         let start = 1_704_067_200_000;
         let at = |m: i64, ms: i64| Timestamp::from_millis(start + m * 60_000 + ms);
         let time = TimeRange::new(from.map(|m| at(m, 17)), length.map(|m| at(from.unwrap_or(0) + m, 0)));
-        let width = width.map(|width| Precision::Ms.duration(width));
+        let starts: Option<Arc<[Timestamp]>> = starts.map(|starts| starts.into_iter().map(|minute| at(minute, 1)).collect());
+        let width = width.filter(|_| starts.is_none()).map(|width| Precision::Ms.duration(width));
         let meta = only.map(|only| Arc::new(Names(only)) as Arc<dyn ebbtide::MetaFilter>);
-        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, meta_groups: None, width };
+        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, meta_groups: None, width, starts };
         let expected = aggregated(&snapshot, &request);
         let given = snapshot.aggregate_guarded(&request, &()).unwrap();
         assert_same(&given.groups, &expected, &request);
@@ -162,6 +164,10 @@ proptest! {
         }
 
         // What was left out, as a scan that has read everything says it.
+        let time = match request.starts.as_ref().and_then(|starts| starts.first()) {
+            Some(first) => TimeRange::new(time.first().max(Some(*first)), time.last()),
+            None => time,
+        };
         let (units, scanned) = snapshot.scan_reported(&ScanRequest { time, meta: meta.clone(), ..ScanRequest::default() }).unwrap();
         units.iter().flat_map(|u| u.read().unwrap()).for_each(|b| drop(b.unwrap()));
         let hidden = scanned.rows_hidden + units.iter().map(|u| u.rows_hidden()).sum::<u64>();
@@ -253,6 +259,20 @@ fn what_cannot_be_aggregated_is_refused_by_name() {
     assert!(refused(vec![Aggregate::Min("word".into())], None).contains("'word' is string"));
     assert!(refused(vec![Aggregate::Min("none".into())], None).contains("no field 'none'"));
     assert!(refused(vec![Aggregate::Min("t".into())], None).contains("no field 't'"));
+    let at = Timestamp::from_nanos;
+    for (starts, width, expected) in [
+        (vec![], None, "at least one"),
+        (vec![at(2_000_000), at(1_000_000)], None, "ascending order"),
+        (vec![at(1_000_000), at(1_000_000)], None, "ascending order"),
+        (vec![at(1)], None, "whole ms"),
+        (vec![at(0)], Some(Duration::from_secs(1)), "not both"),
+    ] {
+        let (aggregates, starts) = (vec![Aggregate::Rows], Some(Arc::from(starts)));
+        let request = AggregateRequest { aggregates, width, starts, ..AggregateRequest::default() };
+        let error = snapshot.aggregate(&request).unwrap_err();
+        assert_eq!(error.code(), Code::BadValue);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
     for width in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
         assert!(refused(vec![Aggregate::Rows], Some(width)).contains("it must be a whole number of ms"));
     }

@@ -48,13 +48,21 @@ impl MetaGroups for Grouped {
 pub(crate) fn aggregated(snapshot: &CollectionSnapshot, request: &AggregateRequest) -> Groups {
     let scan = ScanRequest { time: request.time, meta: request.meta.clone(), ..ScanRequest::default() };
     let mut groups = Groups::new();
-    let width = request.width.and_then(|width| snapshot.schema().precision.units_in(width));
+    let precision = snapshot.schema().precision;
+    let width = request.width.and_then(|width| precision.units_in(width));
     for batch in batches(snapshot, &scan) {
         let times = time_values(batch.column_by_name("t").unwrap()).unwrap();
         let metas = batch.column_by_name("sensor").unwrap();
         for (row, t) in times.iter().enumerate() {
             let meta = request.by_meta.then(|| MetaKey::of(&value_at(metas, row)));
-            let start = width.map(|width| t.div_euclid(width) * width);
+            let starts = request.starts.iter().flat_map(|starts| starts.iter());
+            let start = match width {
+                Some(width) => Some(t.div_euclid(width) * width),
+                None => starts.filter_map(|start| start.to_units(precision)).filter(|start| start <= t).max(),
+            };
+            if request.starts.is_some() && start.is_none() {
+                continue; // Before the first group.
+            }
             groups.entry((meta, start)).or_default().push((*t, batch.slice(row, 1)));
         }
     }
@@ -124,7 +132,7 @@ fn possible(aggregate: &Aggregate, rows: &[(i64, RecordBatch)]) -> Vec<Value> {
 /// Holds an answer against the groups that a scan gives.
 pub(crate) fn assert_same(answer: &RecordBatch, expected: &Groups, request: &AggregateRequest) {
     let mut expected: Vec<(Key, Vec<_>)> = expected.clone().into_iter().collect();
-    if expected.is_empty() && !request.by_meta && request.width.is_none() {
+    if expected.is_empty() && !request.by_meta && request.width.is_none() && request.starts.is_none() {
         expected.push(((None, None), Vec::new()));
     }
     assert_eq!(answer.num_rows(), expected.len(), "{answer:?}");

@@ -3,14 +3,14 @@
 //! `SELECT s.state, avg(w.temp) FROM w JOIN stations s ON w.station = s.station GROUP BY s.state` would join every
 //! measurement. All that the join and the groups need of one is its station. So measurements are aggregated by station first,
 //! which the engine does, mostly from its directories; the join gets one row for each station. In the same way
-//! `date_trunc('month', time)`, whose bins the engine does not have, becomes months of days.
+//! `extract(month FROM time)`, which the engine does not compute, is taken of the months that it has.
 //!
 //! W. P. Yan and P.-A. Larson, "Eager Aggregation and Lazy Aggregation", VLDB 1995, prove when this is right: here for
 //! joins that compare expressions for equality, and functions whose results for parts can be put together exactly, or, of
 //! doubles, in another order.
 
 use super::join_tree::{JoinTree, with_columns};
-use super::{AggregateSpec, DAY_NANOS, EngineAggregate, Key, bare, key_of, width_of};
+use super::{AggregateSpec, Calendar, DAY_NANOS, EngineAggregate, Key, bare, key_of, width_of};
 use crate::functions::{DateTrunc, sum};
 use crate::options::fast_paths;
 use crate::planning::ROWS_OF_ONE_THREAD;
@@ -31,7 +31,6 @@ use std::sync::Arc;
 
 /// Bins of time are worth a first step if there are at least so many rows for each.
 const ROWS_OF_A_BIN: u64 = 8;
-const HOUR_NANOS: i128 = 3_600_000_000_000;
 
 /// The plan with its aggregates in two steps where that saves reading rows.
 pub(crate) fn aggregate_early(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
@@ -135,10 +134,62 @@ struct FirstStep<'a> {
 enum Dependence {
     /// It is computed from the meta.
     None,
-    /// It is the bin of this width, in nanoseconds.
-    Bin(i128),
-    /// It is the same for all times in a bin of this width.
-    OfBin(i128),
+    /// It is the bin.
+    Bin(Grain),
+    /// It is the same for all times in a bin.
+    OfBin(Grain),
+}
+
+/// Bins of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grain {
+    /// Of a width in nanoseconds, counted from 1970.
+    Width(i128),
+    Calendar(Calendar),
+}
+
+impl Grain {
+    const HOUR: Grain = Grain::Width(3_600_000_000_000);
+    const DAY: Grain = Grain::Width(DAY_NANOS);
+
+    /// Whether each of these bins lies in one of the others.
+    fn divides(self, others: Grain) -> bool {
+        match (self, others) {
+            (Grain::Width(width), Grain::Width(other)) => other % width == 0,
+            (Grain::Width(width), Grain::Calendar(_)) => DAY_NANOS % width == 0,
+            (Grain::Calendar(_), Grain::Width(_)) => false,
+            (Grain::Calendar(one), Grain::Calendar(other)) => {
+                let of_months = |calendar| match calendar {
+                    Calendar::Month => Some(1),
+                    Calendar::Quarter => Some(3),
+                    Calendar::Year => Some(12),
+                    Calendar::Week => None,
+                };
+                one == other || of_months(one).zip(of_months(other)).is_some_and(|(one, other)| one < other)
+            }
+        }
+    }
+
+    /// The unit of `date_trunc` for these bins.
+    fn unit(self) -> Option<&'static str> {
+        match self {
+            Grain::HOUR => Some("hour"),
+            Grain::DAY => Some("day"),
+            Grain::Width(_) => None,
+            Grain::Calendar(calendar) => Some(calendar.unit()),
+        }
+    }
+
+    /// The least width of a bin in nanoseconds.
+    fn width(self) -> i128 {
+        match self {
+            Grain::Width(width) => width,
+            Grain::Calendar(Calendar::Week) => 7 * DAY_NANOS,
+            Grain::Calendar(Calendar::Month) => 28 * DAY_NANOS,
+            Grain::Calendar(Calendar::Quarter) => 90 * DAY_NANOS,
+            Grain::Calendar(Calendar::Year) => 365 * DAY_NANOS,
+        }
+    }
 }
 
 impl<'a> FirstStep<'a> {
@@ -182,38 +233,40 @@ impl<'a> FirstStep<'a> {
     /// Adds the keys that these expressions depend on; `false` if the engine has no such keys.
     fn add_keys(&mut self, own: &[Expr]) -> Result<bool> {
         let schema = self.measured.schema();
-        let (mut bins, mut widths) = (Vec::new(), Vec::new());
+        let (mut grains, mut bins) = (Vec::new(), Vec::new());
         for expr in own {
             match dependence(expr, schema) {
                 None => return Ok(false),
                 Some(Dependence::None) if self.keys.contains(expr) => {}
                 Some(Dependence::None) => self.keys.push(expr.clone()),
-                Some(Dependence::Bin(width)) => bins.push((width, expr)),
-                Some(Dependence::OfBin(width)) => widths.push(width),
+                Some(Dependence::Bin(grain)) => {
+                    bins.push((grain, expr));
+                    grains.push(grain);
+                }
+                Some(Dependence::OfBin(grain)) => grains.push(grain),
             }
         }
         // A single table without such expressions is answered in one step.
-        if !self.tree.is_join() && widths.is_empty() && bins.len() < 2 {
+        if !self.tree.is_join() && grains.len() == bins.len() && bins.len() < 2 {
             return Ok(false);
         }
-        let narrowest = bins.iter().min_by_key(|(width, _)| *width).copied();
-        let Some(width) = widths.iter().copied().chain(narrowest.map(|(width, _)| width)).min() else {
+        if grains.is_empty() {
             return Ok(true);
-        };
-        if widths.iter().chain(bins.iter().map(|(width, _)| width)).any(|other| other % width != 0) {
-            return Ok(false);
         }
-        let scan_schema = self.measured.scan.projected_schema.as_ref();
-        let time = Column::new(Some(self.measured.scan.table_name.clone()), &schema.time);
-        let time = Expr::Column(time);
-        let bin = match narrowest.filter(|(narrowest, _)| *narrowest == width) {
-            Some((_, bin)) => bin.clone(),
-            None => {
-                let unit = lit(if width == DAY_NANOS { "day" } else { "hour" });
-                Expr::ScalarFunction(ScalarFunction::new_udf(DateTrunc::udf(), vec![unit, time.clone()]))
-            }
+        let divides_all = |one: &Grain| grains.iter().all(|grain| one.divides(*grain));
+        let Some(grain) = grains.iter().copied().chain([Grain::DAY, Grain::HOUR]).find(divides_all) else {
+            return Ok(false);
         };
-        let Ok(nanos) = u64::try_from(width) else { return Ok(false) };
+        let scan_schema = self.measured.scan.projected_schema.as_ref();
+        let time = Expr::Column(Column::new(Some(self.measured.scan.table_name.clone()), &schema.time));
+        let bin = match (bins.iter().find(|(other, _)| *other == grain), grain.unit()) {
+            (Some((_, bin)), _) => (*bin).clone(),
+            (None, Some(unit)) => {
+                Expr::ScalarFunction(ScalarFunction::new_udf(DateTrunc::udf(), vec![lit(unit), time.clone()]))
+            }
+            (None, None) => return Ok(false),
+        };
+        let Ok(nanos) = u64::try_from(grain.width()) else { return Ok(false) };
         if bin.get_type(scan_schema)? != time.get_type(scan_schema)? {
             return Ok(false);
         }
@@ -354,26 +407,29 @@ fn name_of(expr: &Expr) -> String {
 fn dependence(expr: &Expr, schema: &Schema) -> Option<Dependence> {
     if let Some(width) = width_of(expr, schema) {
         let unit = 1_000_000_000 / i128::from(schema.precision.per_second());
-        return Some(Dependence::Bin(i128::from(width) * unit));
+        return Some(Dependence::Bin(Grain::Width(i128::from(width) * unit)));
     }
-    if let Some(width) = calendar(expr, schema) {
-        return Some(Dependence::OfBin(width));
+    if let Some(calendar) = Calendar::of(expr, schema) {
+        return Some(Dependence::Bin(Grain::Calendar(calendar)));
+    }
+    if let Some(grain) = grain_of_part(expr, schema) {
+        return Some(Dependence::OfBin(grain));
     }
     let key = key_of(expr, schema, &mut AggregateRequest::default())?;
     (key != Key::Time).then_some(Dependence::None)
 }
 
-/// The width of the bins of time in which `date_trunc` or `date_part` is the same.
-fn calendar(expr: &Expr, schema: &Schema) -> Option<i128> {
+/// The bins of time in which a part of a date is the same.
+fn grain_of_part(expr: &Expr, schema: &Schema) -> Option<Grain> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
-    let [Expr::Literal(unit, _), time] = args.as_slice() else { return None };
-    if time.try_as_col()?.name != schema.time {
+    let [Expr::Literal(part, _), time] = args.as_slice() else { return None };
+    if func.name() != "date_part" || time.try_as_col()?.name != schema.time {
         return None;
     }
-    match (func.name(), unit.try_as_str()??.to_lowercase().as_str()) {
-        ("date_trunc" | "date_part", "week" | "month" | "quarter" | "year") => Some(DAY_NANOS),
-        ("date_part", "day" | "doy" | "dow" | "isodow" | "isoyear") => Some(DAY_NANOS),
-        ("date_part", "hour") => Some(HOUR_NANOS),
-        _ => None,
-    }
+    Some(match part.try_as_str()??.to_lowercase().as_str() {
+        "isoyear" => Grain::Calendar(Calendar::Week),
+        "day" | "doy" | "dow" | "isodow" => Grain::DAY,
+        "hour" => Grain::HOUR,
+        unit => Grain::Calendar(Calendar::of_unit(unit)?),
+    })
 }

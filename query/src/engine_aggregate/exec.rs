@@ -1,9 +1,9 @@
 //! The leaf that asks the engine for an aggregate.
 
 use super::meta_keys::MetaKeys;
-use super::{EngineAggregate, Key, Order};
+use super::{Calendar, EngineAggregate, Key, Order};
 use crate::context::StatementContext;
-use crate::functions::canonical_array;
+use crate::functions::{calendar_bins, canonical_array};
 use crate::join_filter::JoinFilter;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::provider::CollectionTable;
@@ -27,7 +27,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream};
 use ebbtide::{AggregateGuard, AggregateRequest, Aggregated, CollectionSnapshot, TimeRange, bins_at_end};
-use ebbtide_ttl::Code;
+use ebbtide_ttl::{Code, Timestamp};
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +39,8 @@ use tokio::runtime::Handle;
 const ROWS_IN_PLACE: u64 = 1 << 15;
 /// If too few bins were found, the engine looks this many times further back.
 const FURTHER: i64 = 64;
+/// More bins of a calendar are left to DataFusion: those of times that are far apart, of which few have measurements.
+const BINS_MAX: usize = 1 << 16;
 
 /// Asks the engine for an aggregate, and falls back to DataFusion.
 #[derive(Debug)]
@@ -160,9 +162,14 @@ impl Work {
         let reservation = MemoryConsumer::new("EngineAggregateExec").register(task.memory_pool());
         let guard = Arc::new(Guard { reservation, in_place: AtomicBool::new(true), cancelled: AtomicBool::new(false) });
         let _cancel = CancelOnDrop(Arc::clone(&guard));
+        let starts = match self.node.spec.calendar.map(|calendar| self.starts(calendar)) {
+            Some(None) => return Ok(None),
+            starts => starts.flatten(),
+        };
         let mut windows = Windows::new(self);
         loop {
             let (mut request, is_last) = windows.next();
+            request.starts.clone_from(&starts);
             if !meta_keys.is_empty() && !self.node.spec.keys.contains(&Key::Meta) {
                 request.meta_groups = Some(Arc::clone(meta_keys) as _);
             }
@@ -187,10 +194,32 @@ impl Work {
         self.scan.snapshot.schema().precision.units_in(width)
     }
 
+    /// The starts of all bins that may have measurements; `None` if there are too many, or if one cannot be stored.
+    fn starts(&self, calendar: Calendar) -> Option<Arc<[Timestamp]>> {
+        let (snapshot, precision) = (&self.scan.snapshot, self.scan.snapshot.schema().precision);
+        let stored = snapshot.time_range().map(|(first, last)| TimeRange::from(first..=last));
+        let (first, last) = stored.unwrap_or_default().units(precision);
+        let (from, to) = self.scan.request.time.units(precision);
+        let (first, last) = (first.max(from), last.min(to));
+        let bins = calendar_bins(calendar.unit(), precision)?;
+        let instant = |start| Timestamp::from_units(start, precision);
+        if stored.is_none() || first > last {
+            return Some(Arc::from([instant(0)])); // There are no measurements.
+        }
+        let mut starts = vec![bins.start(first).ok()?];
+        while let Some(next) = starts.last().and_then(|start| bins.next(*start).ok()).filter(|next| *next <= last) {
+            if starts.len() == BINS_MAX {
+                return None;
+            }
+            starts.push(next);
+        }
+        Some(starts.into_iter().map(instant).collect())
+    }
+
     /// The columns of the plan; `None` if they would differ from DataFusion's.
     fn batch(&self, groups: &RecordBatch, meta_keys: &MetaKeys) -> Option<RecordBatch> {
         let spec = &self.node.spec;
-        let keys = usize::from(spec.request.by_meta) + usize::from(spec.request.width.is_some());
+        let keys = usize::from(spec.request.by_meta) + usize::from(spec.keys.contains(&Key::Time));
         let wanted = self.schema.fields().len() - spec.keys.len();
         let (of_keys, values) = groups.columns().split_at_checked(keys)?;
         let (values, checks) = values.split_at_checked(wanted)?;

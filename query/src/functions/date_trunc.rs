@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use ebbtide::suggest;
-use ebbtide_ttl::Timestamp;
+use ebbtide_ttl::{Precision, Timestamp};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -36,6 +36,17 @@ impl DateTrunc {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::new_from_impl(DateTrunc { signature, aliases: vec!["datetrunc".to_owned()] }))
     }
+}
+
+/// The bins of a unit, for times with a precision.
+pub(crate) fn calendar_bins(unit: &str, precision: Precision) -> Option<Bins> {
+    let resolution = match precision {
+        Precision::Ms => TimeUnit::Millisecond,
+        Precision::Us => TimeUnit::Microsecond,
+        Precision::Ns => TimeUnit::Nanosecond,
+    };
+    let (interval, origin) = width(NAME, &ScalarValue::from(unit)).ok()?;
+    Bins::new(interval, resolution, origin, None).ok()
 }
 
 /// The width of the bins of a unit, which is the first argument of `function`, and their origin.

@@ -92,13 +92,19 @@ fn two_steps_give_what_one_step_gives() {
 }
 
 #[test]
-fn bins_of_the_calendar_are_made_of_days() {
+fn the_engine_has_the_bins_of_the_calendar() {
     let world = world();
     for sql in [
         "SELECT date_trunc('month', time) AS m, count(*), avg(v) FROM w GROUP BY m ORDER BY m",
         "SELECT s, date_trunc('year', time) AS y, max(i) FROM w GROUP BY s, y ORDER BY s, y",
         "SELECT extract(hour FROM time) AS h, sum(v) FROM w WHERE s = 'S2' OR s > 'S3' GROUP BY h ORDER BY h LIMIT 3",
         "SELECT date_trunc('week', time) AS m, s, count(v) FROM w GROUP BY m, s HAVING count(v) > 9 ORDER BY m, s",
+        "SELECT date_trunc('month', time) AS m, max(i) FROM w GROUP BY m ORDER BY m DESC LIMIT 2",
+        "SELECT date_trunc('month', time) AS m, max(i) FROM w WHERE time > '2024-02-20' AND time < '2024-03-02' GROUP BY m ORDER BY m",
+        "SELECT date_trunc('month', time) AS m, max(i) FROM w WHERE time > '2099-02-20' GROUP BY m ORDER BY m",
+        "SELECT extract(month FROM time) AS m, date_trunc('quarter', time) AS q, count(*) FROM w GROUP BY m, q ORDER BY m, q",
+        "SELECT extract(week FROM time) AS m, s, count(*) FROM w GROUP BY m, s ORDER BY m, s",
+        "SELECT extract(isoyear FROM time) AS m, extract(month FROM time) AS n, avg(v) FROM w GROUP BY m, n ORDER BY m, n",
     ] {
         world.rows("SET ebbtide.fast_paths = true");
         let plan = world.text(&format!("EXPLAIN {sql}"));

@@ -257,13 +257,7 @@ impl Folding<'_> {
                 return Err(Error::new(Code::DataCorruptionDetected, what));
             }
             let group = self.shape.group(times[start]);
-            let last = match self.shape.width {
-                Some(width) => {
-                    let last = (i128::from(group) + 1) * i128::from(width) - 1;
-                    i64::try_from(last).unwrap_or(i64::MAX)
-                }
-                None => i64::MAX,
-            };
+            let last = self.shape.bins.as_ref().map_or(i64::MAX, |bins| bins.last(group));
             let next = first_after(&times[..end], start + 1, last);
             push(self.table.slot(piece.meta, group), start..next);
             start = next;

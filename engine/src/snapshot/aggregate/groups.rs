@@ -22,10 +22,49 @@ pub(super) struct FieldShape {
     pub(super) int: bool,
 }
 
+/// Groups in time, which have numbers.
+pub(super) enum Bins {
+    Width(i64),
+    /// Where each begins, in ascending order. There are no times before the first.
+    Starts(Vec<i64>),
+}
+
+impl Bins {
+    fn number(&self, t: i64) -> i64 {
+        match self {
+            Bins::Width(width) => t.div_euclid(*width),
+            Bins::Starts(starts) => i64::from(to_number(starts.partition_point(|start| *start <= t))) - 1,
+        }
+    }
+
+    /// The first time of a group.
+    pub(super) fn start(&self, number: i64) -> i64 {
+        match self {
+            Bins::Width(width) => number.saturating_mul(*width),
+            Bins::Starts(starts) => usize::try_from(number).ok().and_then(|at| starts.get(at)).map_or(i64::MIN, |t| *t),
+        }
+    }
+
+    /// The last time of a group.
+    pub(super) fn last(&self, number: i64) -> i64 {
+        match self {
+            Bins::Width(width) => {
+                let last = (i128::from(number) + 1) * i128::from(*width) - 1;
+                i64::try_from(last).unwrap_or(i64::MAX)
+            }
+            Bins::Starts(starts) => {
+                let next = number.checked_add(1).and_then(|next| usize::try_from(next).ok());
+                next.and_then(|next| starts.get(next)).map_or(i64::MAX, |start| start - 1)
+            }
+        }
+    }
+}
+
 /// What is aggregated, and in which groups in time.
 pub(super) struct Shape {
     pub(super) fields: Vec<FieldShape>,
-    pub(super) width: Option<i64>,
+    /// `None` if all times are in one.
+    pub(super) bins: Option<Bins>,
     /// Whether first or last values are requested.
     pub(super) edges: bool,
 }
@@ -33,7 +72,7 @@ pub(super) struct Shape {
 impl Shape {
     /// The number of the group that a time is in.
     pub(super) fn group(&self, t: i64) -> i64 {
-        self.width.map_or(0, |width| t.div_euclid(width))
+        self.bins.as_ref().map_or(0, |bins| bins.number(t))
     }
 
     /// Number of groups in a range of times, both ends included.

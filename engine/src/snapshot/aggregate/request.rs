@@ -4,6 +4,7 @@ use crate::snapshot::scan::MetaFilter;
 use crate::snapshot::time_range::TimeRange;
 use arrow::array::ArrayRef;
 use arrow::error::ArrowError;
+use ebbtide_ttl::Timestamp;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,15 +71,26 @@ pub struct AggregateRequest {
     /// With `by_meta`: which metas form one group. The result names one meta of each group.
     pub meta_groups: Option<Arc<dyn MetaGroups>>,
     /// The width of groups in time: a whole number of units of the collection's precision. Groups are aligned to the epoch.
-    /// `None` puts all times into one group.
+    /// `None` puts all times into one group, unless there are `starts`.
     pub width: Option<Duration>,
+    /// In the place of a width: the starts of groups in time, in ascending order, such as those of months. They are whole units of
+    /// the collection's precision. A group ends where the next one starts, and the last one never ends. Times before the first
+    /// start are not aggregated.
+    pub starts: Option<Arc<[Timestamp]>>,
 }
 
 impl AggregateRequest {
     /// The member of metas whose values are all that is asked for.
     pub(super) fn member_alone(&self) -> Option<&[String]> {
-        let groups = self.meta_groups.as_ref().filter(|_| self.by_meta && self.width.is_none())?;
+        let in_time = self.width.is_some() || self.starts.is_some();
+        let groups = self.meta_groups.as_ref().filter(|_| self.by_meta && !in_time)?;
         groups.member().filter(|_| self.aggregates.is_empty())
+    }
+
+    /// The times of the measurements in groups.
+    pub(super) fn grouped_times(&self) -> TimeRange {
+        let start = self.starts.as_ref().and_then(|starts| starts.first()).copied();
+        TimeRange::new(self.time.first().max(start), self.time.last())
     }
 }
 

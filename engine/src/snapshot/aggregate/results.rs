@@ -24,7 +24,7 @@ pub(super) fn results(
     shape: &Shape,
     metas: &MetaNumbers,
 ) -> Result<RecordBatch> {
-    let one = !request.by_meta && shape.width.is_none();
+    let one = !request.by_meta && shape.bins.is_none();
     if one {
         tables.of(0, 0).slot(0, 0); // One row even if nothing was aggregated.
     }
@@ -56,8 +56,8 @@ pub(super) fn results(
         fields.push(Field::new(name, column.data_type().clone(), true));
         columns.push(column);
     }
-    if let Some(width) = shape.width {
-        let starts: Int64Array = groups.iter().map(|(_, group, _)| group.saturating_mul(width)).collect();
+    if let Some(bins) = &shape.bins {
+        let starts: Int64Array = groups.iter().map(|(_, group, _)| bins.start(*group)).collect();
         let starts = cast(&starts, &FieldType::Timestamp.arrow(schema.precision))?;
         fields.push(Field::new(&schema.time, starts.data_type().clone(), false));
         columns.push(starts);
