@@ -248,6 +248,7 @@ fn mean(folder: &std::path::Path) -> Result<Work> {
         by_meta: true,
         meta_groups: None,
         width: Some(Precision::Ms.duration(HOUR_MS)),
+        starts: None,
     };
     let groups = snapshot.aggregate(&request)?.num_rows();
     assert_eq!(groups, SERIES * 40_000_usize.div_ceil(SERIES * 60));
