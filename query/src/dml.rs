@@ -15,6 +15,7 @@ use crate::documents::write::DocumentsInsert;
 use crate::error::{QueryError, Result as QueryResult, external};
 use crate::functions::as_in_plans;
 use crate::pushdown::{MetaPredicate, PushdownRules, unqualified};
+use crate::sql::cast_of;
 use crate::timestamp_coercion::{rewrite_expr, simplifier};
 use crate::zeros_in_lists;
 use async_trait::async_trait;
@@ -279,11 +280,6 @@ fn times_as_text(values: &mut ast::Values, at: usize) {
         let inner = std::mem::replace(cell, ast::Expr::Value(ast::Value::Null.into()));
         *cell = cast_of(inner, ast::DataType::Varchar(None));
     }
-}
-
-/// `CAST(expr AS kind)`.
-pub(crate) fn cast_of(expr: ast::Expr, data_type: ast::DataType) -> ast::Expr {
-    ast::Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// Refuses integers in VALUES that share a column with fractions and that a double cannot hold exactly: SQL gives a

@@ -27,6 +27,7 @@ pub(crate) use capitals::{locations_of_names, quote_mixed_case};
 pub(crate) use columns::{may_stand_for_columns, questions, written_out};
 #[cfg(test)]
 pub(crate) use dialect::EbbtideDialect;
+pub(crate) use expressions::cast_of;
 pub(crate) use filters::filtered;
 pub(crate) use names::Heading;
 pub(crate) use replaced::Replaced;

@@ -3,10 +3,9 @@
 //! EXECUTE runs the statement with the values substituted, so that it does what the text with the values does. DataFusion would convert each
 //! value to the type that it infers for the parameter.
 
-use crate::dml::cast_of;
 use crate::error::{QueryError, Result};
 use crate::sql::visit::{each_expr, each_expr_mut};
-use crate::sql::{Heading, stack_for};
+use crate::sql::{Heading, cast_of, stack_for};
 use datafusion::sql::sqlparser::ast::{self, Expr, Statement, Value};
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use ebbtide_ttl::Code;

@@ -3,8 +3,8 @@
 use super::dialect::EbbtideDialect;
 use super::visit::{each_expr_mut, each_outer_expr_mut};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Value,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Value,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -22,6 +22,11 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// `CAST(expr AS kind)`.
+pub(crate) fn cast_of(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// Those within an expression, or the expression itself, that `is` selects, but not those of subqueries.

@@ -1,14 +1,13 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
 use super::copies::Copies;
-use super::expressions::{call, filled};
+use super::expressions::{call, cast_of, filled};
 use super::lists;
 use super::refused::refused;
 use super::short_forms::expand;
 use super::visit::Flow;
 use super::windows::Windows;
 use super::{columns, orders, replaced, rows, using};
-use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
 use crate::functions::uuids::{TRY_UUID, UUID};
