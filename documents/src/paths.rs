@@ -78,7 +78,7 @@ pub(crate) fn list_index(name: &str) -> Option<usize> {
     if is_number { name.parse().ok() } else { None }
 }
 
-/// The code of what is wrong with a path of a projection or a sort; `None` if nothing is.
+/// The code of what is wrong with a path of a projection, a sort or a `distinct`; `None` if nothing is.
 pub(crate) fn wrong_path(path: &str) -> Option<Code> {
     match path {
         "" => Some(Code::Location40352),
