@@ -18,6 +18,7 @@ use super::{Pipeline, Result, Stage, height};
 use crate::expression::accumulator::Kind;
 use crate::expression::{Constants, Expression, PATH_NAMES_MAX, members};
 use crate::order::Number;
+use crate::paths::is_operator;
 use crate::raw::type_name;
 use crate::{ExpressionError, Filter, Purpose, Sort, whole_number};
 use bson::raw::{CString, RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -207,11 +208,14 @@ fn path_of(path: &str) -> Result<Vec<&str>> {
         };
         return Err(wrong(code, format!("FieldPath field names may not be empty strings: '{path}'")));
     }
-    if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+    if let Some(name) = names.iter().find(|name| is_operator(name)) {
         return Err(wrong(
             16410,
             format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField or $setField."),
         ));
+    }
+    if path.contains('\0') {
+        return Err(wrong(16411, "FieldPath field names may not contain '\\0'."));
     }
     Ok(names)
 }

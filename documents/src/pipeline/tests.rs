@@ -246,6 +246,15 @@ fn a_match_has_expressions_at_its_top_and_within_and_or_and_nor() {
 }
 
 #[test]
+fn paths_go_into_references() {
+    let documents = [rawdoc! { "_id": 1, "r": { "$ref": "c", "$id": 3 } }];
+    let project = rawdoc! { "$project": { "_id": 0, "r.$id": 1, "x": "$r.$id" } };
+    let stages = rawdoc! { "p": [{ "$sort": { "r.$id": 1 } }, project] };
+    assert_eq!(run(&stages, &documents), [rawdoc! { "r": { "$id": 3 }, "x": 3 }]);
+    assert_eq!(code(&rawdoc! { "p": [{ "$project": { "x": "$r.$other" } }] }), 16410);
+}
+
+#[test]
 fn a_part_of_the_documents_can_be_chosen_at_random() {
     let documents: Vec<_> = (0..2000).map(|id| rawdoc! { "_id": id }).collect();
     let found = run(&rawdoc! { "p": [{ "$match": { "$sampleRate": 0.25 } }] }, &documents);

@@ -155,6 +155,7 @@ fn wrong_options_have_the_codes_of_mongodb() {
         (rawdoc! { "connectFromField": "" }, 40105),
         (rawdoc! { "connectFromField": "$r" }, 16410),
         (rawdoc! { "connectToField": "$n" }, 16410),
+        (rawdoc! { "connectToField": "a\0b" }, 16411),
         (rawdoc! { "depthField": 1 }, 40103),
         (rawdoc! { "depthField": "" }, 40352),
         (rawdoc! { "depthField": "$d" }, 16410),
