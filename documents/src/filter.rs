@@ -28,8 +28,8 @@ use std::fmt;
 /// What a filter is for: it decides which operators it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// `find`, `update`, `delete`, `aggregate`: all operators. `$comment` has no effect, and `$expr` is not one of them: it can
-    /// fail, which [`Filter::matches`] cannot ([`crate::split_expressions`]).
+    /// `find`, `update`, `delete`, `aggregate`: all operators. `$comment` has no effect. `$expr` and `$sampleRate` are not among them:
+    /// expressions can fail, which [`Filter::matches`] cannot ([`crate::split_expressions`]).
     Find,
     /// A `partialFilterExpression`: equality, `$eq $in $gt $gte $lt $lte $type $and $or` and `$exists: true`.
     Partial,

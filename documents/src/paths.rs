@@ -78,13 +78,18 @@ pub(crate) fn list_index(name: &str) -> Option<usize> {
     if is_number { name.parse().ok() } else { None }
 }
 
-/// The code of what is wrong with a path of a projection or a sort; `None` if nothing is.
+/// Whether a name begins with `$` and so cannot be in a path. Those of a reference to another document (DBRef) can.
+pub(crate) fn is_operator(name: &str) -> bool {
+    name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db")
+}
+
+/// The code of what is wrong with a path of a projection, a sort or a `distinct`; `None` if nothing is.
 pub(crate) fn wrong_path(path: &str) -> Option<Code> {
     match path {
         "" => Some(Code::Location40352),
         path if path.ends_with('.') => Some(Code::Location40353),
         path if path.split('.').any(str::is_empty) => Some(Code::Location15998),
-        path if path.split('.').any(|name| name.starts_with('$')) => Some(Code::Location16410),
+        path if path.split('.').any(is_operator) => Some(Code::Location16410),
         _ => None,
     }
 }

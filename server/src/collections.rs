@@ -1,7 +1,7 @@
 //! Commands on collections and databases as a whole, and on indexes.
 
 use crate::batches::first_batch;
-use crate::command::{Command, count_of, flag, mismatch, missing, refuse_buckets};
+use crate::command::{Command, count_of, mismatch, missing, refuse_buckets, whole_part};
 use crate::cursors::List;
 use crate::databases::check_new_collection;
 use crate::error::{CommandError, Result, ServerCode};
@@ -12,6 +12,7 @@ use ebbtide::{Database, DocumentsOptions, FileAccess, HoldInfo};
 use ebbtide_documents::{Filter, Purpose, TypeClass, whole_number};
 use ebbtide_ttl::Code;
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
 
 /// Options of an index that drivers send and that say nothing.
 const INDEX_NOISE: [&str; 3] = ["v", "background", "ns"];
@@ -33,40 +34,84 @@ fn files<'c>(command: &'c Command<'_>) -> &'c FileAccess {
 
 /// Runs a command on one collection that the engine knows as it is.
 pub(crate) fn through_engine(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    Ok(reply::finished(json::to_bson(&answer_of_engine(command)?)?))
+}
+
+fn answer_of_engine(command: &Command<'_>) -> Result<Map<String, Json>> {
     let collection = command.collection()?;
     let mut answer = json::run(&existing(command, collection)?, files(command), json::of(command))?;
     if let Some(Json::String(_)) = answer.get("ns") {
         answer.insert("ns".to_owned(), Json::from(command.namespace(collection)));
     }
+    Ok(answer)
+}
+
+pub(crate) fn drop_collection(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    let indexes = indexes_of(command).map_or(0, |listed| listed.len());
+    let mut answer = answer_of_engine(command)?;
+    answer.insert("nIndexesWas".to_owned(), Json::from(indexes));
     Ok(reply::finished(json::to_bson(&answer)?))
 }
 
 pub(crate) fn drop_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let collection = command.collection()?;
     let database = existing(command, collection)?;
-    match command.get("index") {
-        None | Some(RawBsonRef::String(_) | RawBsonRef::Array(_)) => {}
-        Some(RawBsonRef::Document(key)) if is_id(key) => {
-            return Err(CommandError::new(Code::InvalidOptions, "cannot drop _id index"));
-        }
-        Some(RawBsonRef::Document(_)) => {}
-        Some(other) => return Err(mismatch("index", "a name, a list of names or a key", other)),
+    let drops_all = drops_all(command)?;
+    let mut request = json::of(command);
+    if drops_all {
+        request.insert("index".to_owned(), Json::from("*"));
     }
-    let mut answer = json::run(&database, files(command), json::of(command))?;
+    let mut answer = json::run(&database, files(command), request)?;
     if database.documents(collection).is_ok() {
         count_id_index(&mut answer, "nIndexesWas");
     }
-    if command.get("index") == Some(RawBsonRef::String("*")) {
+    if drops_all {
         answer.insert("msg".to_owned(), Json::from("non-_id indexes dropped for collection"));
     }
     Ok(reply::finished(json::to_bson(&answer)?))
 }
 
+/// Whether the `index` of a `dropIndexes` means all but that on `_id`: `*`, or a list with nothing else.
+///
+/// # Errors
+/// For what is neither a name, a list of names nor a key, for the index on `_id`, and for a name that is listed twice.
+fn drops_all(command: &Command<'_>) -> Result<bool> {
+    let of_id = || CommandError::new(Code::InvalidOptions, "cannot drop _id index");
+    match command.get("index") {
+        None => Ok(false),
+        Some(RawBsonRef::String(name)) => Ok(name == "*"),
+        Some(RawBsonRef::Document(key)) if is_id(key) => Err(of_id()),
+        Some(RawBsonRef::Document(_)) => Ok(false),
+        Some(RawBsonRef::Array(names)) => {
+            let mut known = BTreeSet::new();
+            for name in names.into_iter().filter_map(std::result::Result::ok) {
+                match name {
+                    RawBsonRef::String("_id_") => return Err(of_id()),
+                    RawBsonRef::String(name) if known.insert(name) => {}
+                    RawBsonRef::String(name) => {
+                        let shown: String = name.chars().take(60).collect();
+                        let what = format!("index '{}' is listed twice: name it once", shown.escape_debug());
+                        return Err(CommandError::new(Code::IndexNotFound, what));
+                    }
+                    other => return Err(mismatch("index", "a list of names", other)),
+                }
+            }
+            Ok(known.len() == 1 && known.contains("*"))
+        }
+        Some(other) => Err(mismatch("index", "a name, a list of names or a key", other)),
+    }
+}
+
 /// Whether a key is that of the index on `_id`.
 fn is_id(key: &RawDocument) -> bool {
+    only_field(key) == Some(("_id", Some(1)))
+}
+
+/// The field of a key that has one, and its direction.
+fn only_field(key: &RawDocument) -> Option<(&str, Option<i64>)> {
     let mut members = key.iter().filter_map(std::result::Result::ok);
-    let first = members.next().map(|(name, value)| (name.as_str(), whole_number(value)));
-    first == Some(("_id", Some(1))) && members.next().is_none()
+    let (name, value) = members.next()?;
+    members.next().is_none().then(|| (name.as_str(), whole_number(value)))
 }
 
 /// The index on `_id` counts, as in MongoDB.
@@ -91,6 +136,7 @@ pub(crate) fn create(command: &Command<'_>) -> Result<RawDocumentBuf> {
 }
 
 pub(crate) fn rename(command: &Command<'_>) -> Result<RawDocumentBuf> {
+    command.check_admin()?;
     let from = command.collection()?;
     let to = command.string("to")?.ok_or_else(|| missing("to", "renameCollection"))?;
     let parts = |namespace: &str| namespace.split_once('.').map(|(d, c)| (d.to_owned(), c.to_owned()));
@@ -160,9 +206,21 @@ pub(crate) fn create_indexes(command: &Command<'_>) -> Result<RawDocumentBuf> {
     Ok(reply::finished(json::to_bson(&answer)?))
 }
 
-/// Refuses what no index can have, of that which says nothing otherwise.
+/// Refuses an index without a key or a name, a version that no index has, and another index in place of that on `_id`.
 fn check_index(index: &RawDocument) -> Result<()> {
     let get = |name: &str| index.get(name).ok().flatten();
+    let required = |name: &str| {
+        let what = format!("an index must have the field '{name}'");
+        get(name).ok_or_else(|| CommandError::new(Code::FailedToParse, what))
+    };
+    let key = match required("key")? {
+        RawBsonRef::Document(key) => key,
+        other => return Err(mismatch("the field 'key' of an index", "an object", other)),
+    };
+    let name = match required("name")? {
+        RawBsonRef::String(name) => name,
+        other => return Err(mismatch("the field 'name' of an index", "a string", other)),
+    };
     match get("v") {
         None | Some(RawBsonRef::Null) => {}
         Some(version) if TypeClass::of(version) != TypeClass::Number => {
@@ -171,13 +229,11 @@ fn check_index(index: &RawDocument) -> Result<()> {
         Some(version) if matches!(whole_number(version), Some(1 | 2)) => {}
         Some(_) => return Err(CommandError::new(Code::CannotCreateIndex, "an index must have v: 2 or v: 1")),
     }
-    let Some(RawBsonRef::Document(key)) = get("key") else { return Ok(()) };
-    if get("name") == Some(RawBsonRef::String("_id_")) && !is_id(key) {
+    if name == "_id_" && !is_id(key) {
         let what = "the index name '_id_' is reserved for the _id index, which must have the key {_id: 1}";
         return Err(CommandError::new(Code::BadValue, what));
     }
-    let first = key.iter().filter_map(std::result::Result::ok).next();
-    if key.iter().count() == 1 && first.is_some_and(|(name, value)| name == "_id" && whole_number(value) == Some(-1)) {
+    if only_field(key) == Some(("_id", Some(-1))) {
         return Err(CommandError::new(Code::BadValue, "the key of an index on _id must be {_id: 1}"));
     }
     Ok(())
@@ -287,9 +343,9 @@ fn whole(figures: &Map<String, Json>, name: &str) -> i64 {
     figures.get(name).and_then(Json::as_i64).unwrap_or_default()
 }
 
-/// The `scale` of a command on sizes.
+/// The `scale` of a command on sizes, of which the whole part counts.
 fn scale(command: &Command<'_>) -> Result<i64> {
-    match command.whole("scale")? {
+    match command.get("scale").map(|scale| whole_part("scale", scale)).transpose()? {
         Some(scale) if scale < 1 => {
             let what = format!("scale must be 1 or more, not {scale}");
             Err(match command.handler.name {
@@ -380,7 +436,7 @@ pub(crate) fn list_databases(command: &Command<'_>) -> Result<RawDocumentBuf> {
         Some(filter) => Filter::parse(filter, Purpose::Find)?,
         None => Filter::everything(),
     };
-    let name_only = command.get("nameOnly").map(|value| flag("nameOnly", value)).transpose()?.unwrap_or(false);
+    let name_only = command.flag("nameOnly")?.unwrap_or(false);
     let (mut listed, mut total) = (RawArrayBuf::new(), 0);
     for (name, database) in command.shared.databases.all() {
         let collections = database.snapshot().all_collections();

@@ -13,7 +13,7 @@ use crate::operations::Operation;
 use crate::shared::Shared;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::Database;
-use ebbtide_documents::Constants;
+use ebbtide_documents::{Constants, TypeClass};
 use ebbtide_ttl::{Clock, Code, Precision};
 use std::time::Duration;
 
@@ -205,6 +205,15 @@ impl<'a> Command<'a> {
         self.body.iter().next().and_then(std::result::Result::ok).map_or(RawBsonRef::Null, |(_, value)| value)
     }
 
+    /// Refuses a command for the database `admin` on any other.
+    pub(crate) fn check_admin(&self) -> Result<()> {
+        if self.database == "admin" {
+            return Ok(());
+        }
+        let what = format!("{} may only be run against the admin database.", self.handler.name);
+        Err(CommandError::of_server(ServerCode::Unauthorized, what))
+    }
+
     /// The collection that it names.
     pub(crate) fn collection(&self) -> Result<&'a str> {
         match self.subject() {
@@ -223,7 +232,8 @@ impl<'a> Command<'a> {
             other => {
                 let code = match self.handler.name {
                     "count" | "distinct" | "validate" | "collStats" | "compact" => Code::InvalidNamespace,
-                    "aggregate" => Code::FailedToParse,
+                    "aggregate" if TypeClass::of(other) == TypeClass::Number => Code::FailedToParse,
+                    "aggregate" => Code::TypeMismatch,
                     _ => Code::BadValue,
                 };
                 let given = ebbtide_documents::type_name(other);
@@ -324,7 +334,7 @@ impl<'a> Command<'a> {
         let Some(value) = self.get(option) else { return Ok(None) };
         match ebbtide_documents::whole_number(value) {
             Some(whole) => Ok(Some(whole)),
-            None if ebbtide_documents::TypeClass::of(value) == ebbtide_documents::TypeClass::Number => {
+            None if TypeClass::of(value) == TypeClass::Number => {
                 Err(CommandError::new(Code::BadValue, format!("{option} must be a whole number")))
             }
             None => Err(mismatch(option, "a number", value)),
@@ -386,21 +396,24 @@ pub(crate) fn is_simple(collation: &RawDocument) -> bool {
         && members.next().is_none()
 }
 
-/// A number from 0, of which the whole part counts, as in MongoDB.
+/// The whole part of a number, which counts in MongoDB.
+#[expect(clippy::cast_possible_truncation, reason = "a number beyond 64 bits is the largest or least one")]
+pub(crate) fn whole_part(option: &str, value: RawBsonRef<'_>) -> Result<i64> {
+    match value {
+        RawBsonRef::Double(d) => Ok(d as i64),
+        value => ebbtide_documents::whole_number(value).ok_or_else(|| mismatch(option, "a whole number", value)),
+    }
+}
+
+/// A number from 0, of which the whole part counts.
 pub(crate) fn count_of(option: &str, value: RawBsonRef<'_>) -> Result<u64> {
-    let whole = match value {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the whole part counts; what is beyond 64 bits is the limit"
-        )]
-        RawBsonRef::Double(d) => d as i64,
-        value => ebbtide_documents::whole_number(value).ok_or_else(|| mismatch(option, "a whole number", value))?,
-    };
+    let whole = whole_part(option, value)?;
     u64::try_from(whole).map_err(|_| {
         CommandError::of_server(ServerCode::Location51024, format!("{option} must be 0 or more, not {whole}"))
     })
 }
 
+/// True or false, and nothing else.
 pub(crate) fn switch(option: &str, value: RawBsonRef<'_>) -> Result<bool> {
     match value {
         RawBsonRef::Boolean(b) => Ok(b),
@@ -408,6 +421,7 @@ pub(crate) fn switch(option: &str, value: RawBsonRef<'_>) -> Result<bool> {
     }
 }
 
+/// True or false; numbers count as such, as in MongoDB.
 pub(crate) fn flag(option: &str, value: RawBsonRef<'_>) -> Result<bool> {
     match value {
         RawBsonRef::Boolean(b) => Ok(b),

@@ -2,7 +2,7 @@
 
 use crate::accounts::Role;
 use crate::client::Client;
-use crate::command::{Command, missing};
+use crate::command::Command;
 use crate::error::{CommandError, Result, ServerCode};
 use crate::handshake::now;
 use crate::operations::Operation;
@@ -97,7 +97,9 @@ fn sweeps(command: &Command<'_>) -> Vec<RawDocumentBuf> {
 
 /// Ends a command, of whatever connection, the next time that it looks whether it should.
 pub(crate) fn kill(command: &Command<'_>) -> Result<RawDocumentBuf> {
-    let number = command.whole("op")?.ok_or_else(|| missing("op", "killOp"))?;
+    command.check_admin()?;
+    let missing = || CommandError::of_server(ServerCode::NoSuchKey, "Missing expected field \"op\"");
+    let number = command.whole("op")?.ok_or_else(missing)?;
     let running = command.shared.clients.all().iter().filter_map(|client| client.running()).collect::<Vec<Arc<_>>>();
     let found = running.into_iter().find(|operation| i64::from(operation.number) == number);
     if let Some(operation) = found {

@@ -51,6 +51,8 @@ pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 /// Codes of the server, beside those of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerCode {
+    /// A command without a field that it needs.
+    NoSuchKey = 4,
     /// Documents within documents, beyond what is read.
     Overflow = 15,
     /// More writes in one command than are read, or none.

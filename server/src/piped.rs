@@ -181,7 +181,7 @@ impl Results for Chained {
     }
 }
 
-/// The collections of a database at one instant, for `$lookup` and `$unionWith`.
+/// The collections of a database at one instant, for `$lookup`, `$graphLookup` and `$unionWith`.
 #[derive(Debug)]
 struct Others {
     snapshot: Snapshot,

@@ -57,7 +57,7 @@ pub(crate) fn profile(command: &Command<'_>) -> Result<RawDocumentBuf> {
 pub(crate) fn drop_collection(command: &Command<'_>) -> Result<RawDocumentBuf> {
     let collection = command.collection()?;
     if collection != COLLECTION {
-        return collections::through_engine(command);
+        return collections::drop_collection(command);
     }
     if command.shared.profiler.levels(command.database).level > 0 {
         let what = "turn off profiling before dropping system.profile collection";

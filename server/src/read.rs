@@ -14,9 +14,7 @@ use crate::{aggregate, groups, profile, reply};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::rawdoc;
 use ebbtide::FindRequest;
-use ebbtide_documents::{
-    Distinct, ExpressionError, Pipeline, Projection, Sort, TypeClass, has_expressions, whole_number,
-};
+use ebbtide_documents::{Distinct, Pipeline, Projection, Sort, TypeClass, has_expressions, whole_number};
 use ebbtide_ttl::Code;
 use tokio::task::block_in_place;
 
@@ -75,15 +73,14 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
             Some(computed) => computed.elements.clone(),
             None => Projection::parse(projection)?,
         };
-        let results = block_in_place(|| aggregate::piped(command, &stages)).map_err(of_projection)?;
-        let results = Box::new(results);
+        let results = Box::new(block_in_place(|| aggregate::piped(command, &stages))?);
         return answer_find(command, projected(results, chosen));
     }
     let source = Source::of(command)?;
     command.note_plan(|| plan_of(&source, filter));
     let pipeline = |computed: &Computed| {
         let project = RawArrayBuf::from_iter([rawdoc! { "$project": computed.stage.clone() }]);
-        Pipeline::parse_with(&project, &constants).map_err(|error| of_projection(error.into()))
+        Pipeline::parse_with(&project, &constants)
     };
     let pipeline = computed.as_ref().map(pipeline).transpose()?;
     let projection = if computed.is_some() { empty() } else { projection };
@@ -114,16 +111,6 @@ pub(crate) fn find(command: &Command<'_>) -> Result<RawDocumentBuf> {
         results = projected(Box::new(piped), computed.elements);
     }
     answer_find(command, results)
-}
-
-/// The error of a `$project` as that of a find's projection: an operator in one that leaves fields out has a code of its own.
-fn of_projection(error: CommandError) -> CommandError {
-    match error.code {
-        31310 => {
-            ExpressionError::new(31252, "an operator computes a field in a projection that leaves fields out").into()
-        }
-        _ => error,
-    }
 }
 
 fn answer_find(command: &Command<'_>, results: Box<dyn Results>) -> Result<RawDocumentBuf> {
@@ -303,6 +290,7 @@ fn one_by_one(command: &Command<'_>, results: &mut dyn Results) -> Result<u64> {
 
 pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
     command.refuse(&["collation"])?;
+    check_name(command)?;
     check_hint(command, command.get("hint"))?;
     let filter = document_or_empty(command, "query")?;
     let path = command.string("key")?.ok_or_else(|| crate::command::missing("key", "distinct"))?;
@@ -326,7 +314,10 @@ pub(crate) fn distinct(command: &Command<'_>) -> Result<RawDocumentBuf> {
                 None => different(command, path, &mut Measurements::new(snapshot, query))?,
             }
         }
-        Source::Missing => Vec::new(),
+        Source::Missing => {
+            FindRequest::new(filter)?;
+            Distinct::new(path)?.into_values()
+        }
     };
     Ok(values_reply(values))
 }

@@ -4,8 +4,9 @@ use crate::collections::indexes_of;
 use crate::command::{Command, refuse_buckets};
 use crate::error::Result;
 use crate::profiler;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use ebbtide::{CollectionSnapshot, DocumentsSnapshot, Snapshot};
+use ebbtide_documents::compare;
 use ebbtide_ttl::Code;
 
 /// A collection as it is now.
@@ -72,9 +73,11 @@ pub(crate) fn check_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) ->
 /// without it.
 pub(crate) fn wrong_hint(command: &Command<'_>, hint: Option<RawBsonRef<'_>>) -> Option<ebbtide::Error> {
     let is_named = |name: &str, wanted: RawBsonRef<'_>| -> bool {
+        // Compared as numbers, since a direction of 1.0 is that of 1.
+        let has =
+            |index: &RawDocumentBuf| index.get(name).ok().flatten().is_some_and(|known| compare(known, wanted).is_eq());
         // A collection that does not exist has no documents to look for.
-        indexes_of(command)
-            .map_or(true, |indexes| indexes.iter().any(|index| index.get(name).ok().flatten() == Some(wanted)))
+        indexes_of(command).map_or(true, |indexes| indexes.iter().any(has))
     };
     let wrong = match hint? {
         RawBsonRef::String("$natural") => return None,

@@ -140,8 +140,10 @@ impl<'a> One<'a> {
         }
     }
 
+    /// True or false; null counts as not given.
     fn switch(&self, option: &str) -> Result<bool> {
-        Ok(self.get(option).map(|value| switch(option, value)).transpose()?.unwrap_or(false))
+        let given = self.get(option).filter(|value| *value != RawBsonRef::Null);
+        Ok(given.map(|value| switch(option, value)).transpose()?.unwrap_or(false))
     }
 
     /// Why an option that is not here refuses the write.

@@ -6,6 +6,7 @@ mod named;
 use super::attempt::Attempt;
 use super::operators::{Operator, operator};
 use super::{Constants, ExpressionError, Node, Result, Variable, is_part_of_date, reach};
+use crate::paths::is_operator;
 use crate::raw::{owned, type_name};
 use bson::RawDocument;
 use bson::raw::{CString, RawBson, RawBsonRef};
@@ -425,7 +426,7 @@ fn check_names(path: &str, names: &[String]) -> Result<()> {
         let code = if path.ends_with('.') { 40353 } else { 15998 };
         return Err(ExpressionError::new(code, format!("FieldPath field names may not be empty strings: '{path}'")));
     }
-    if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+    if let Some(name) = names.iter().find(|name| is_operator(name)) {
         let message = format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField.");
         return Err(ExpressionError::new(16410, message));
     }

@@ -121,11 +121,10 @@ impl Parser {
             Purpose::Find => {
                 let message = match path {
                     Some(_) => format!("{place}unknown operator {name}; operators on a field are {OPERATORS}"),
-                    None if name == "$expr" => {
-                        "$expr is not available here: a $match takes it, and a find, count and distinct of a server, at \
+                    None if matches!(name, "$expr" | "$sampleRate") => format!(
+                        "{name} is not available here: a $match takes it, and a find, count and distinct of a server, at \
                          the top and within $and, $or and $nor"
-                            .to_owned()
-                    }
+                    ),
                     None => format!("unknown operator {name}; operators on no field are $and, $or and $nor"),
                 };
                 self.report(Rank::Operator, Code::BadValue, message);

@@ -1,13 +1,16 @@
-//! `$match` with `$expr`, at its top or within `$and`, `$or` and `$nor`.
+//! `$match` with `$expr` or `$sampleRate`, at its top or within `$and`, `$or` and `$nor`.
 //!
-//! Only stages ask it: an expression can fail, and a filter that collections are asked cannot.
+//! Only stages ask it: an expression can fail, and a filter that collections are asked cannot. `$sampleRate` is the expression that
+//! compares a random number with it.
 
 use super::Result;
 use crate::expression::{Constants, Expression, Moment, is_true, members};
 use crate::json::DEPTH_MAX;
-use crate::raw::type_name;
+use crate::order::Number;
+use crate::raw::{owned, type_name};
 use crate::{ExpressionError, Filter, Purpose};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::rawdoc;
 
 /// What a document must meet.
 #[derive(Debug, Clone)]
@@ -19,8 +22,8 @@ pub(super) enum Condition {
     Not(Box<Condition>),
 }
 
-/// Splits a filter in two: the members that a [`Filter`] can hold, and those that are `$expr` or contain it within `$and`, `$or` and
-/// `$nor`. A document matches the filter if it matches both. An `$and` is split too.
+/// Splits a filter in two: the members that a [`Filter`] can hold, and those that are `$expr` or `$sampleRate` or contain them within
+/// `$and`, `$or` and `$nor`. A document matches the filter if it matches both. An `$and` is split too.
 ///
 /// ```
 /// use ebbtide_documents::{bson::rawdoc, split_expressions};
@@ -51,7 +54,7 @@ pub fn split_expressions(filter: &RawDocument) -> (RawDocumentBuf, RawDocumentBu
     (asked, computed)
 }
 
-/// Whether a filter has `$expr` at its top or within `$and`, `$or` and `$nor`.
+/// Whether a filter has `$expr` or `$sampleRate` at its top or within `$and`, `$or` and `$nor`.
 #[must_use]
 pub fn has_expressions(filter: &RawDocument) -> bool {
     filter.iter().map_while(std::result::Result::ok).any(|(name, value)| has_expression(name.as_str(), value, 1))
@@ -60,7 +63,7 @@ pub fn has_expressions(filter: &RawDocument) -> bool {
 /// What is too deep is left to the filter, which refuses it.
 fn has_expression(name: &str, value: RawBsonRef<'_>, level: usize) -> bool {
     match (name, value) {
-        ("$expr", _) => true,
+        ("$expr" | "$sampleRate", _) => true,
         ("$and" | "$or" | "$nor", RawBsonRef::Array(clauses)) if level < DEPTH_MAX => {
             clauses.into_iter().map_while(std::result::Result::ok).filter_map(RawBsonRef::as_document).any(|clause| {
                 let mut members = clause.iter().map_while(std::result::Result::ok);
@@ -72,7 +75,7 @@ fn has_expression(name: &str, value: RawBsonRef<'_>, level: usize) -> bool {
 }
 
 impl Condition {
-    /// Reads a filter that may have `$expr`.
+    /// Reads a filter that may have `$expr` and `$sampleRate`.
     pub(super) fn parse(filter: &RawDocument, constants: &Constants) -> Result<Condition> {
         Condition::parse_at(filter, constants, 1)
     }
@@ -93,6 +96,7 @@ impl Condition {
                 "$and" => Condition::All(clauses(name, value)?),
                 "$or" => Condition::Any(clauses(name, value)?),
                 "$nor" => Condition::Not(Box::new(Condition::Any(clauses(name, value)?))),
+                "$sampleRate" => Condition::Expression(sample(value, constants)?),
                 _ => Condition::Expression(constants.expression(value)?),
             });
         }
@@ -141,6 +145,16 @@ impl Condition {
         }
         Ok(false)
     }
+}
+
+/// The expression for `$sampleRate`, which holds for this part of all documents, chosen at random.
+fn sample(rate: RawBsonRef<'_>, constants: &Constants) -> Result<Expression> {
+    let wrong = |what: &str| ExpressionError::new(2, what);
+    let part = Number::of(rate).ok_or_else(|| wrong("argument to $sampleRate must be a numeric type"))?;
+    if part.is_nan() || part.compare(Number::Int(0)).is_lt() || part.compare(Number::Int(1)).is_gt() {
+        return Err(wrong("numeric argument to $sampleRate must be in [0, 1]"));
+    }
+    constants.expression(RawBsonRef::Document(&rawdoc! { "$lt": [{ "$rand": {} }, owned(rate)] }))
 }
 
 /// The filters of `$and`, `$or` or `$nor`: first those that cannot fail.

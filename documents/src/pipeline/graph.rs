@@ -8,7 +8,7 @@ use super::Result;
 use super::condition::Condition;
 use super::feed::Shared;
 use super::lookup::{Table, keys_at};
-use super::memory::kept_bytes;
+use super::memory::{Memory, kept_bytes};
 use super::project::set;
 use crate::expression::{Expression, Value};
 use crate::paths::{Path, list_index, member};
@@ -56,14 +56,22 @@ struct Search {
 
 impl Search {
     /// Adds a value for the next step.
-    fn meet(&mut self, value: RawBsonRef<'_>) {
+    fn meet(&mut self, value: RawBsonRef<'_>, memory: &Memory) -> Result<()> {
         let key = value_key(value);
         let bytes = 2 * key.len() + 128;
         // Nothing is equal to undefined.
-        if value != RawBsonRef::Undefined && self.known.insert(key) {
-            self.bytes += bytes;
-            self.next.push(owned(value));
+        if value == RawBsonRef::Undefined || !self.known.insert(key) {
+            return Ok(());
         }
+        self.next.push(owned(value));
+        self.count(bytes, memory)
+    }
+
+    /// Counts memory that it takes from now on.
+    fn count(&mut self, bytes: usize, memory: &Memory) -> Result<()> {
+        memory.take(bytes, GraphLookup::NAME)?;
+        self.bytes += bytes;
+        Ok(())
     }
 }
 
@@ -94,12 +102,12 @@ impl GraphLookup {
         let mut search = Search::default();
         match self.start.evaluate_at(document, shared.moment)? {
             Some(RawBson::Array(list)) => {
-                list.into_iter().map_while(std::result::Result::ok).for_each(|value| search.meet(value));
+                let mut values = list.into_iter().map_while(std::result::Result::ok);
+                values.try_for_each(|value| search.meet(value, shared.memory))?;
             }
-            Some(value) => search.meet(value.as_raw_bson_ref()),
+            Some(value) => search.meet(value.as_raw_bson_ref(), shared.memory)?,
             None => {}
         }
-        shared.memory.take(search.bytes, GraphLookup::NAME)?;
         let mut depth = 0;
         while !search.next.is_empty() && self.depth_max.is_none_or(|max| depth <= max) {
             self.step(depth, &mut search, table, shared)?;
@@ -124,7 +132,6 @@ impl GraphLookup {
                 }
             }
         }
-        let before = search.bytes;
         for at in reached {
             shared.moment.stop.check()?;
             let document = table.document(at);
@@ -135,11 +142,11 @@ impl GraphLookup {
             }
             if search.visited.insert(identity(document, at)) {
                 search.found.push((at, depth));
-                search.bytes += kept_bytes(document);
-                visit_values(document, &self.connect_from, &mut |value| search.meet(value));
+                search.count(kept_bytes(document), shared.memory)?;
+                visit_values(document, &self.connect_from, &mut |value| search.meet(value, shared.memory))?;
             }
         }
-        shared.memory.change(before, search.bytes, GraphLookup::NAME)
+        Ok(())
     }
 
     /// A document that was found in a step.
@@ -164,37 +171,42 @@ fn identity(document: &RawDocument, at: usize) -> Vec<u8> {
     }
 }
 
+/// Takes a value that a path reaches.
+type Visit<'v> = dyn FnMut(RawBsonRef<'_>) -> Result<()> + 'v;
+
 /// Visits the values that a path reaches: of a list at its end each element.
-fn visit_values(document: &RawDocument, names: &[String], visit: &mut dyn FnMut(RawBsonRef<'_>)) {
-    let Some((name, mut rest)) = names.split_first() else { return };
-    let Some(mut value) = member(document, name) else { return };
+fn visit_values(document: &RawDocument, names: &[String], visit: &mut Visit<'_>) -> Result<()> {
+    let Some((name, mut rest)) = names.split_first() else { return Ok(()) };
+    let Some(mut value) = member(document, name) else { return Ok(()) };
     // A number is an element of a list here, and a name everywhere else.
     while let (RawBsonRef::Array(list), Some((next, after))) = (value, rest.split_first()) {
         let Some(index) = list_index(next) else { break };
-        let Some(element) = list.into_iter().map_while(std::result::Result::ok).nth(index) else { return };
+        let Some(element) = list.into_iter().map_while(std::result::Result::ok).nth(index) else { return Ok(()) };
         (value, rest) = (element, after);
     }
     match value {
         RawBsonRef::Array(list) => {
             for element in list.into_iter().map_while(std::result::Result::ok) {
                 match element {
-                    element if rest.is_empty() => visit(element),
-                    RawBsonRef::Document(inner) => visit_values(inner, rest, visit),
+                    element if rest.is_empty() => visit(element)?,
+                    RawBsonRef::Document(inner) => visit_values(inner, rest, visit)?,
                     _ => {}
                 }
             }
+            Ok(())
         }
         value if rest.is_empty() => visit(value),
         RawBsonRef::Document(inner) => visit_values(inner, rest, visit),
-        _ => {}
+        _ => Ok(()),
     }
 }
 
-/// The filter for a value, in which a regular expression is one that texts match.
+/// The filter for a value. As in MongoDB, a regular expression finds the texts that match it, and null finds no document in which
+/// the field is missing.
 fn has_value(path: &Path, value: RawBson) -> Result<Filter> {
     let mut filter = RawDocumentBuf::new();
     if let Ok(name) = CString::try_from(path.as_str()) {
-        filter.append(name, rawdoc! { "$in": [value] });
+        filter.append(name, rawdoc! { "$in": [value], "$exists": true });
     }
     Ok(Filter::parse(&filter, Purpose::Find)?)
 }

@@ -18,6 +18,7 @@ use super::{Pipeline, Result, Stage, height};
 use crate::expression::accumulator::Kind;
 use crate::expression::{Constants, Expression, PATH_NAMES_MAX, members};
 use crate::order::Number;
+use crate::paths::is_operator;
 use crate::raw::type_name;
 use crate::{ExpressionError, Filter, Purpose, Sort, whole_number};
 use bson::raw::{CString, RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -207,11 +208,14 @@ fn path_of(path: &str) -> Result<Vec<&str>> {
         };
         return Err(wrong(code, format!("FieldPath field names may not be empty strings: '{path}'")));
     }
-    if let Some(name) = names.iter().find(|name| name.starts_with('$')) {
+    if let Some(name) = names.iter().find(|name| is_operator(name)) {
         return Err(wrong(
             16410,
             format!("FieldPath field names may not start with '$': '{name}'. Consider using $getField or $setField."),
         ));
+    }
+    if path.contains('\0') {
+        return Err(wrong(16411, "FieldPath field names may not contain '\\0'."));
     }
     Ok(names)
 }
@@ -219,7 +223,8 @@ fn path_of(path: &str) -> Result<Vec<&str>> {
 /// One field of a $project.
 enum Said {
     Switch(bool),
-    Computed(Expression),
+    /// What is computed, and MongoDB's code where a projection that leaves fields out cannot have it.
+    Computed(Expression, i32),
 }
 
 /// The error for an empty object, which neither includes nor computes a field.
@@ -253,7 +258,10 @@ fn flatten(
                 flatten(&path, inner, fields, switches, constants)?;
                 continue;
             }
-            other => Said::Computed(constants.expression(other)?),
+            other => {
+                let code = if other.as_document().is_some() { 31252 } else { 31310 };
+                Said::Computed(constants.expression(other)?, code)
+            }
         };
         fields.push((path, said));
     }
@@ -283,7 +291,7 @@ fn project(object: &RawDocument, constants: &Constants) -> Result<Stage> {
     let mut fields = Vec::new();
     flatten("", object, &mut fields, true, constants).map_err(in_project)?;
     let is_id = |path: &str| path == "_id";
-    let deciding = fields.iter().find(|(path, said)| !is_id(path) || matches!(said, Said::Computed(_)));
+    let deciding = fields.iter().find(|(path, said)| !is_id(path) || matches!(said, Said::Computed(..)));
     let includes = match deciding {
         Some((_, said)) => !matches!(said, Said::Switch(false)),
         None => fields.iter().any(|(_, said)| matches!(said, Said::Switch(true))),
@@ -307,10 +315,10 @@ fn project(object: &RawDocument, constants: &Constants) -> Result<Stage> {
                 let message = format!("Cannot do inclusion on field {path} in exclusion projection");
                 return Err(in_project(wrong(31253, message)));
             }
-            (Said::Computed(expression), true) => Field::Computed(expression),
-            (Said::Computed(_), false) => {
+            (Said::Computed(expression, _), true) => Field::Computed(expression),
+            (Said::Computed(_, code), false) => {
                 let message = format!("Cannot use an expression on field {path} in an exclusion projection");
-                return Err(in_project(wrong(31310, message)));
+                return Err(in_project(wrong(code, message)));
             }
         };
         tree.add(&path_of(&path)?, field).map_err(in_project)?;
@@ -328,7 +336,7 @@ fn add_fields(name: &str, object: &RawDocument, constants: &Constants) -> Result
     flatten("", object, &mut fields, false, constants).map_err(within)?;
     let mut tree = Tree::default();
     for (path, said) in fields {
-        if let Said::Computed(expression) = said {
+        if let Said::Computed(expression, _) = said {
             let collision = |error: ExpressionError| within(ExpressionError { code: 40176, ..error });
             tree.add(&path_of(&path).map_err(within)?, Field::Computed(expression)).map_err(collision)?;
         }

@@ -217,6 +217,9 @@ fn a_match_has_expressions_at_its_top_and_within_and_or_and_nor() {
         (rawdoc! { "$or": [failing(), { "a": 1 }] }, vec![1, 2]),
         (rawdoc! { "$nor": [failing(), { "a": 1 }] }, vec![3]),
         (rawdoc! { "$comment": "x", "a": 1 }, vec![1, 2]),
+        (rawdoc! { "$sampleRate": 1 }, vec![1, 2, 3]),
+        (rawdoc! { "$sampleRate": 0.0 }, vec![]),
+        (rawdoc! { "$or": [{ "$sampleRate": 0 }, { "b": 2 }] }, vec![2]),
     ] {
         let stages = rawdoc! { "p": [{ "$match": filter.clone() }, { "$project": { "_id": 1 } }] };
         let ids: Vec<i32> = run(&stages, &documents).iter().map(|found| found.get_i32("_id").unwrap()).collect();
@@ -232,9 +235,30 @@ fn a_match_has_expressions_at_its_top_and_within_and_or_and_nor() {
         (rawdoc! { "$and": [{ "$expr": true }, { "$or": [] }] }, 2),
         (rawdoc! { "l": { "$elemMatch": { "$expr": true } } }, 2),
         (rawdoc! { "$or": [{ "$expr": "$$x" }] }, 17276),
+        (rawdoc! { "$sampleRate": "x" }, 2),
+        (rawdoc! { "$sampleRate": -0.5 }, 2),
+        (rawdoc! { "$sampleRate": 1.5 }, 2),
+        (rawdoc! { "$sampleRate": f64::NAN }, 2),
+        (rawdoc! { "a": { "$sampleRate": 1 } }, 2),
     ] {
         assert_eq!(code(&rawdoc! { "p": [{ "$match": filter.clone() }] }), expected, "{filter:?}");
     }
+}
+
+#[test]
+fn paths_go_into_references() {
+    let documents = [rawdoc! { "_id": 1, "r": { "$ref": "c", "$id": 3 } }];
+    let project = rawdoc! { "$project": { "_id": 0, "r.$id": 1, "x": "$r.$id" } };
+    let stages = rawdoc! { "p": [{ "$sort": { "r.$id": 1 } }, project] };
+    assert_eq!(run(&stages, &documents), [rawdoc! { "r": { "$id": 3 }, "x": 3 }]);
+    assert_eq!(code(&rawdoc! { "p": [{ "$project": { "x": "$r.$other" } }] }), 16410);
+}
+
+#[test]
+fn a_part_of_the_documents_can_be_chosen_at_random() {
+    let documents: Vec<_> = (0..2000).map(|id| rawdoc! { "_id": id }).collect();
+    let found = run(&rawdoc! { "p": [{ "$match": { "$sampleRate": 0.25 } }] }, &documents);
+    assert!((300..700).contains(&found.len()), "{}", found.len());
 }
 
 #[test]

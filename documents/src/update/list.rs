@@ -68,12 +68,13 @@ pub(super) enum End {
 
 impl Push {
     /// Changes the elements of the list. Returns whether that counts as a change: as in MongoDB, elements that are inserted do even if
-    /// they do not stay, and so does a sort.
+    /// they do not stay, and so does a sort of any elements.
     pub(super) fn apply<'a>(&'a self, elements: &mut Vec<Node<'a>>) -> bool {
-        let mut is_change = !self.values.is_empty() || self.sort.is_some();
+        let mut is_change = !self.values.is_empty();
         let place = insertion_place(self.position, elements.len());
         elements.splice(place..place, self.values.iter().map(|value| Node::Value(value.as_raw_bson_ref())));
         if let Some(sort) = &self.sort {
+            is_change |= !elements.is_empty();
             elements.sort_by(|a, b| a.with_value(|a| b.with_value(|b| sort.compare(a, b))));
         }
         if let Some(slice) = self.slice {

@@ -44,8 +44,8 @@ def expression(name):
 
 
 def query(name):
-    field = ["$and", "$or", "$nor", "$expr", "$where", "$text", "$comment", "$jsonSchema"]
-    list(db.c.find({name: [{"a": 1}]} if name in field else {"a": {name: 1}}))
+    top = ["$and", "$or", "$nor", "$expr", "$sampleRate", "$where", "$text", "$comment", "$jsonSchema"]
+    list(db.c.find({name: [{"a": 1}]} if name in top else {"a": {name: 1}}))
 
 
 def update(name):
@@ -129,7 +129,7 @@ KINDS = [
         $toDecimal $toDouble $toInt $toLong $toObjectId $toString $type $tsSecond $tsIncrement $binarySize $bsonSize $mergeObjects
         $getField $setField $unsetField $rand $function $meta"""),
     ("filters", by_words(query, "$" + NONE), """$eq $ne $gt $gte $lt $lte $in $nin $and $or $nor $not $exists $type $all $size $elemMatch
-        $regex $mod $expr $where $text $jsonSchema $geoWithin $geoIntersects $near $bitsAllSet $bitsAnyClear"""),
+        $regex $mod $expr $sampleRate $where $text $jsonSchema $geoWithin $geoIntersects $near $bitsAllSet $bitsAnyClear"""),
     ("updates", by_words(update, "$" + NONE), """$set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $addToSet $pull $pop
         $pullAll $bit"""),
     ("index options", exactly(index_option), """name expireAfterSeconds partialFilterExpression background v unique sparse hidden collation

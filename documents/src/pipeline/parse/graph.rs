@@ -25,7 +25,7 @@ struct Options<'a> {
 }
 
 pub(super) fn graph_lookup(argument: RawBsonRef<'_>, constants: &Constants) -> Result<Stage> {
-    let from = from_of(GraphLookup::NAME, argument)?.unwrap_or_default().to_owned();
+    let from = from_of(GraphLookup::NAME, argument)?.to_owned();
     let Options { start, connect_from, connect_to, into, depth_max, depth_field, restriction } =
         options(argument, constants)?;
     // An empty text counts as not given, as in MongoDB.

@@ -36,7 +36,6 @@ pub(super) fn lookup(argument: RawBsonRef<'_>, constants: &Constants) -> Result<
         };
         *place = Some(text);
     }
-    let from = from.ok_or_else(|| wrong(9, "must specify 'pipeline' when 'from' is empty"))?;
     // An empty text counts as not given, as in MongoDB.
     let given = |text: &&str| !text.is_empty();
     let into = into.filter(given).ok_or_else(|| wrong(9, "must specify 'as' field for a $lookup"))?;

@@ -131,19 +131,16 @@ fn check_collection(stage: &str, name: &str) -> Result<()> {
     }
 }
 
-/// The collection that a `$lookup` or `$graphLookup` reads. A `$lookup` may lack it here.
-pub(super) fn from_of<'a>(stage: &str, argument: RawBsonRef<'a>) -> Result<Option<&'a str>> {
+/// The collection that a `$lookup` or `$graphLookup` reads.
+pub(super) fn from_of<'a>(stage: &str, argument: RawBsonRef<'a>) -> Result<&'a str> {
     let what = format!("the {stage} stage specification must be an object, but found {}", type_name(argument));
     match member(object(argument, 9, what)?, "from") {
-        Some(RawBsonRef::String(name)) => check_collection(stage, name).map(|()| Some(name)),
+        Some(RawBsonRef::String(name)) => check_collection(stage, name).map(|()| name),
         Some(other) => {
             let given = type_name(other);
             Err(wrong(9, format!("{stage} 'from' field must be a string, but found {given}")))
         }
-        None if stage == GraphLookup::NAME => {
-            Err(wrong(9, format!("missing 'from' option to {stage} stage specification")))
-        }
-        None => Ok(None),
+        None => Err(wrong(9, format!("missing 'from' option to {stage} stage specification"))),
     }
 }
 

@@ -12,6 +12,7 @@ fn stations() -> Vec<RawDocumentBuf> {
         rawdoc! { "_id": 5, "n": ["e", "f"], "to": [["y"], "b"] },
         rawdoc! { "_id": 6, "n": null, "to": null },
         rawdoc! { "_id": 7, "n": ["x", ["y"]], "m": { "k": [{ "j": "a" }, { "j": ["b", ["c"]] }] } },
+        rawdoc! { "_id": 8, "to": "a" },
     ]
 }
 
@@ -50,6 +51,7 @@ fn documents_are_reached_step_by_step() {
     assert_eq!(ids(text("f"), rawdoc! {}), [5, 2, 7, 4]);
     assert_eq!(ids(RawBson::Array(RawArrayBuf::from_iter(["d", "b"])), rawdoc! {}), [2, 4]);
     assert_eq!(ids(RawBson::Array(RawArrayBuf::from_iter(["y"])), rawdoc! {}), [] as [i32; 0]);
+    // Null finds no document without the field.
     assert_eq!(ids(RawBson::Null, rawdoc! {}), [6]);
     let pattern = bson::Regex { pattern: cstr!("^[cd]").to_owned(), options: cstr!("").to_owned() };
     assert_eq!(ids(RawBson::RegularExpression(pattern), rawdoc! { "maxDepth": 0 }), [3, 4]);
@@ -110,7 +112,16 @@ fn a_search_has_a_limit_of_memory_and_can_be_stopped() {
     let chain: Vec<_> = (0..2000).map(|n| rawdoc! { "_id": n, "n": n, "to": n + 1 }).collect();
     let pipeline = Pipeline::parse(&stage(&rawdoc! { "startWith": 0 })).unwrap();
     let run = |bytes_max: usize| pipeline.run(0, bytes_max).with_foreign(Box::new(Others(chain.clone())));
+    // The collection alone is too large; then what is found in it.
     assert_eq!(run(100 << 10).take(rawdoc! {}).unwrap_err().code, 146);
+    assert_eq!(run(600 << 10).take(rawdoc! {}).unwrap_err().code, 146);
+    let first = Pipeline::parse(&stage(&rawdoc! { "startWith": 0, "maxDepth": 0 })).unwrap();
+    assert!(first.run(0, 600 << 10).with_foreign(Box::new(Others(chain.clone()))).take(rawdoc! {}).unwrap());
+    // The values of the first step count.
+    let starts = Pipeline::parse(&stage(&rawdoc! { "startWith": "$s" })).unwrap();
+    let many = rawdoc! { "s": (0..2000).collect::<RawArrayBuf>() };
+    let mut run_of_many = starts.run(0, 200 << 10).with_foreign(Box::new(Others(Vec::new())));
+    assert_eq!(run_of_many.take(many).unwrap_err().code, 146);
     let memory = Memory::new(usize::MAX);
     let mut within = pipeline.run_within(0, &memory).with_foreign(Box::new(Others(chain.clone())));
     within.take(rawdoc! {}).unwrap();
@@ -144,6 +155,7 @@ fn wrong_options_have_the_codes_of_mongodb() {
         (rawdoc! { "connectFromField": "" }, 40105),
         (rawdoc! { "connectFromField": "$r" }, 16410),
         (rawdoc! { "connectToField": "$n" }, 16410),
+        (rawdoc! { "connectToField": "a\0b" }, 16411),
         (rawdoc! { "depthField": 1 }, 40103),
         (rawdoc! { "depthField": "" }, 40352),
         (rawdoc! { "depthField": "$d" }, 16410),

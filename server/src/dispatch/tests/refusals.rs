@@ -32,28 +32,95 @@ fn wrong_options_have_the_codes_of_mongodb() {
         (rawdoc! { "find": ".x", "$db": "d" }, 73),
         (rawdoc! { "count": 1, "$db": "d" }, 73),
         (rawdoc! { "aggregate": 1.5, "pipeline": [], "cursor": {}, "$db": "d" }, 9),
+        (rawdoc! { "aggregate": {}, "pipeline": [], "cursor": {}, "$db": "d" }, 14),
         (rawdoc! { "find": "c", "maxTimeMS": "x", "$db": "d" }, 2),
         (rawdoc! { "find": "c", "maxTimeMS": 1e12, "$db": "d" }, 2),
         (rawdoc! { "find": "c", "hint": 1, "$db": "d" }, 9),
         (rawdoc! { "find": "c", "limit": -1.5, "$db": "d" }, 51024),
         (rawdoc! { "find": "c", "projection": { "a": 0, "z": { "$add": [1, 1] } }, "$db": "d" }, 31252),
+        (rawdoc! { "find": "c", "projection": { "a": 0, "z": "$a" }, "$db": "d" }, 31310),
+        (aggregated(rawdoc! { "$project": { "a": 0, "z": { "$add": [1, 1] } } }), 31252),
+        (aggregated(rawdoc! { "$project": { "a": 0, "z": "$a" } }), 31310),
         (rawdoc! { "count": "c", "limit": 1.7, "$db": "d" }, 9),
         (rawdoc! { "distinct": "c", "key": "", "$db": "d" }, 40352),
         (rawdoc! { "distinct": "c", "key": "a.", "$db": "d" }, 40353),
         (rawdoc! { "distinct": "c", "key": "$a", "$db": "d" }, 16410),
+        (rawdoc! { "distinct": "nothing", "key": "a.", "$db": "d" }, 40353),
+        (rawdoc! { "distinct": "nothing", "key": "a", "query": { "$foo": 1 }, "$db": "d" }, 2),
+        (rawdoc! { "distinct": "a$b", "key": "a", "$db": "d" }, 73),
         (rawdoc! { "collStats": "c", "scale": 0, "$db": "d" }, 51024),
+        (rawdoc! { "collStats": "c", "scale": 0.5, "$db": "d" }, 51024),
         (rawdoc! { "explain": { "find": "c" }, "verbosity": "foo", "$db": "d" }, 2),
         (rawdoc! { "dropIndexes": "c", "index": { "_id": 1 }, "$db": "d" }, 72),
         (rawdoc! { "dropIndexes": "c", "index": 1, "$db": "d" }, 14),
+        (rawdoc! { "dropIndexes": "c", "index": ["a", 1], "$db": "d" }, 14),
+        (rawdoc! { "dropIndexes": "c", "index": ["_id_"], "$db": "d" }, 72),
+        (rawdoc! { "killOp": 1, "$db": "admin" }, 4),
+        (rawdoc! { "killOp": 1, "op": 1, "$db": "d" }, 13),
+        (rawdoc! { "renameCollection": "d.c", "to": "d.e", "$db": "d" }, 13),
+        (index(rawdoc! { "key": { "a": 1 } }), 9),
+        (index(rawdoc! { "name": "n" }), 9),
+        (index(rawdoc! { "key": { "a": 1 }, "name": 1 }), 14),
+        (index(rawdoc! { "key": 1, "name": "n" }), 14),
         (index(rawdoc! { "key": { "a": 1 }, "name": "n", "v": 3 }), 67),
         (index(rawdoc! { "key": { "a": 1 }, "name": "n", "v": "x" }), 14),
         (index(rawdoc! { "key": { "a": 1 }, "name": "_id_" }), 2),
         (index(rawdoc! { "key": { "_id": -1 }, "name": "n" }), 2),
-        (index(rawdoc! { "key": { "a": 1 }, "name": "n", "collation": { "locale": "simple" } }), 0),
-        (rawdoc! { "create": "plain", "capped": false, "$db": "d" }, 0),
     ] {
         assert_eq!(code(&shared, &admin, &command), expected, "{command:?}");
     }
+}
+
+#[test]
+fn what_mongodb_takes_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let admin = filled(&shared);
+    let one = rawdoc! { "q": {}, "u": { "$set": { "a": 1 } }, "multi": null, "upsert": null };
+    let simple = rawdoc! { "key": { "a": 1 }, "name": "n", "v": 1.0, "collation": { "locale": "simple" } };
+    for command in [
+        rawdoc! { "insert": "c", "documents": [{}], "ordered": null, "$db": "d" },
+        rawdoc! { "update": "c", "updates": [one], "ordered": null, "let": {}, "$db": "d" },
+        rawdoc! { "delete": "c", "deletes": [{ "q": { "_id": 99 }, "limit": 1.0 }], "comment": [1], "$db": "d" },
+        rawdoc! { "findAndModify": "c", "query": { "_id": 1 }, "update": { "$set": { "a": 1 } }, "new": 1, "$db": "d" },
+        rawdoc! { "find": "c", "maxTimeMS": 0, "hint": "_id_", "let": {}, "collation": {}, "$db": "d" },
+        rawdoc! { "find": "c", "maxTimeMS": 1000.0, "hint": { "_id": 1 }, "readConcern": {}, "$db": "d" },
+        rawdoc! { "count": "c", "limit": -2, "hint": {}, "collation": { "locale": "simple" }, "$db": "d" },
+        rawdoc! { "distinct": "c", "key": "a", "hint": { "_id": 1.0 }, "$db": "d" },
+        rawdoc! { "aggregate": "c", "pipeline": [], "cursor": { "batchSize": 1.5 }, "explain": false, "$db": "d" },
+        rawdoc! { "listDatabases": 1, "nameOnly": 1, "$db": "admin" },
+        rawdoc! { "listCollections": 1, "nameOnly": null, "$db": "d" },
+        rawdoc! { "createIndexes": "c", "indexes": [simple], "$db": "d" },
+        rawdoc! { "create": "plain", "capped": false, "$db": "d" },
+        rawdoc! { "collStats": "c", "scale": 1.5, "$db": "d" },
+    ] {
+        assert_eq!(code(&shared, &admin, &command), 0, "{command:?}");
+    }
+}
+
+#[test]
+fn dropped_indexes_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = shared(folder.path());
+    let admin = filled(&shared);
+    let indexes = [rawdoc! { "key": { "a": 1 }, "name": "a" }, rawdoc! { "key": { "b": 1 }, "name": "b" }];
+    let create = rawdoc! { "createIndexes": "c", "indexes": RawArrayBuf::from_iter(indexes), "$db": "d" };
+    assert_eq!(code(&shared, &admin, &create), 0);
+    let drop = |index: RawDocumentBuf| {
+        let mut command = rawdoc! { "dropIndexes": "c", "$db": "d" };
+        index.iter().map(std::result::Result::unwrap).for_each(|(name, value)| command.append(name, value));
+        command
+    };
+    assert_eq!(code(&shared, &admin, &drop(rawdoc! { "index": ["a", "a"] })), 27);
+    assert_eq!(code(&shared, &admin, &drop(rawdoc! { "index": ["a", "*"] })), 27);
+    let all = answer(&shared, &admin, &drop(rawdoc! { "index": ["*"] }));
+    assert_eq!(all.get_i32("nIndexesWas").unwrap(), 3);
+    assert_eq!(all.get_str("msg").unwrap(), "non-_id indexes dropped for collection");
+    let none = answer(&shared, &admin, &drop(rawdoc! { "index": [] }));
+    assert_eq!((none.get_i32("nIndexesWas").unwrap(), none.get("msg").unwrap()), (1, None));
+    assert_eq!(code(&shared, &admin, &create), 0);
+    let dropped = answer(&shared, &admin, &rawdoc! { "drop": "c", "$db": "d" });
+    assert_eq!((dropped.get_i32("nIndexesWas").unwrap(), dropped.get_str("ns").unwrap()), (3, "d.c"));
 }
 
 #[test]
