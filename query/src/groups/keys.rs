@@ -146,10 +146,6 @@ impl Layout {
         self.bits <= K::BITS
     }
 
-    pub(super) fn has_texts(&self) -> bool {
-        self.columns.iter().any(|(form, ..)| *form == Form::Text)
-    }
-
     /// The number of combinations of null columns.
     pub(super) fn null_cases(&self) -> usize {
         1 << self.columns.len()

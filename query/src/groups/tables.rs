@@ -15,11 +15,8 @@ const TABLES: usize = 256;
 const COLLECTED: usize = 512;
 /// The initial capacity for collected rows.
 const FIRST_COLLECTED: usize = 32;
-/// The number of recent keys that a thread keeps, one for each value of the lowest bits of their hashes: so many that the
-/// processor's first cache holds them.
+/// The number of recent keys that a thread keeps, one for each value of the lowest bits of their hashes.
 const RECENT: usize = 512;
-/// The same for groups with texts. These are mostly of series, whose rows come in runs with all other keys of a series.
-const RECENT_OF_RUNS: usize = 4096;
 /// This many slots are loaded before the first is compared, so that cache misses overlap.
 const AHEAD: usize = 64;
 /// The slots of the smallest table.
@@ -262,8 +259,7 @@ struct Recent<K> {
 impl<E: Entry> Collector<E> {
     pub(super) fn new(shared: Arc<Shared<E>>) -> Self {
         let texts = KnownTexts::new(Arc::clone(&shared.texts));
-        let count = if shared.layout.has_texts() { RECENT_OF_RUNS } else { RECENT };
-        let recent = vec![Recent { key: E::Key::ZERO, hash: 0, rows: 0, nulls: 0 }; count];
+        let recent = vec![Recent { key: E::Key::ZERO, hash: 0, rows: 0, nulls: 0 }; RECENT];
         let collected = shared.tables.iter().map(|_| Vec::new()).collect();
         Collector { shared, texts, rows: Rows::default(), recent, collected, reserved: 0 }
     }
@@ -273,11 +269,9 @@ impl<E: Entry> Collector<E> {
         let mut rows = std::mem::take(&mut self.rows);
         let fits = self.shared.layout.encode(columns, &mut self.texts, &mut rows)?;
         if fits {
-            // Their number is a power of two.
-            let mask = self.recent.len() - 1;
             for (at, key) in rows.keys.iter().enumerate() {
                 let (nulls, hash) = (rows.nulls.get(at).copied().unwrap_or_default(), key.hash(self.shared.seeds));
-                let recent = &mut self.recent[hash as usize & mask];
+                let recent = &mut self.recent[hash as usize % RECENT];
                 if recent.key == *key && recent.nulls == nulls && recent.rows > 0 {
                     recent.rows += 1;
                 } else {
@@ -325,7 +319,7 @@ impl<E: Entry> Collector<E> {
     }
 
     fn collect_recent(&mut self) {
-        for at in 0..self.recent.len() {
+        for at in 0..RECENT {
             let older = self.recent[at];
             self.recent[at].rows = 0;
             self.collect(older);
