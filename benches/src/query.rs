@@ -144,6 +144,7 @@ pub fn group(snapshot: &CollectionSnapshot, request: &ScanRequest, grouping: &Gr
         by_meta,
         meta_groups: None,
         width: grouping.width.map(|width| Precision::Ms.duration(width)),
+        period: None,
         starts: None,
     })?)
 }

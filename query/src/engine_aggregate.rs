@@ -30,6 +30,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use eager::aggregate_early;
 pub(crate) use exec::EngineAggregateExec;
@@ -86,7 +87,8 @@ fn in_order(plan: &LogicalPlan, column: &Column, order: Order) -> Option<Logical
         }
         LogicalPlan::Extension(extension) => {
             let node = extension.node.as_any().downcast_ref::<EngineAggregate>()?;
-            let by_time = matches!(node.spec.keys.as_slice(), [Key::Time]) && at == 0 && node.order.is_none();
+            let by_time = matches!(node.spec.keys.as_slice(), [Key::Time]) && node.spec.part.is_none();
+            let by_time = by_time && at == 0 && node.order.is_none();
             by_time.then(|| EngineAggregate { order: Some(order), ..node.clone() }.into_plan())
         }
         _ => None,
@@ -110,7 +112,52 @@ struct AggregateSpec {
     keys: Vec<Key>,
     /// The unit of `date_trunc` if the bins of time are those of the calendar. The request gets their starts when it is made.
     calendar: Option<Calendar>,
+    /// The part of dates that the bins of time stand for.
+    part: Option<Part>,
     scan: TableScan,
+}
+
+/// A part of a date that recurs after a period, as `extract` gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Hour,
+    DayOfWeek,
+    IsoDayOfWeek,
+}
+
+impl Part {
+    /// The part that an expression takes of times.
+    fn of(key: &Expr, schema: &Schema) -> Option<Part> {
+        Some(match call_on_time("date_part", key, schema)?.as_str() {
+            "hour" => Part::Hour,
+            "dow" => Part::DayOfWeek,
+            "isodow" => Part::IsoDayOfWeek,
+            _ => return None,
+        })
+    }
+
+    /// The width of its bins, and the period.
+    fn bins(self) -> (Duration, Duration) {
+        let day = Duration::from_secs(86_400);
+        if self == Part::Hour { (day / 24, day) } else { (day, 7 * day) }
+    }
+
+    /// The part that a bin stands for, by the number of the bin from 1970 on, which began on a Thursday.
+    fn number(self, bin: i64) -> i64 {
+        match self {
+            Part::Hour => bin,
+            Part::DayOfWeek => (bin + 4) % 7,
+            Part::IsoDayOfWeek => (bin + 3) % 7 + 1,
+        }
+    }
+}
+
+/// The first argument of a call, in lower case, if the second one is the time of measurements.
+fn call_on_time(name: &str, expr: &Expr, schema: &Schema) -> Option<String> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
+    let [Expr::Literal(unit, _), time] = args.as_slice() else { return None };
+    let is_of_time = func.name() == name && time.try_as_col()?.name == schema.time;
+    if is_of_time { Some(unit.try_as_str()??.to_lowercase()) } else { None }
 }
 
 /// Bins of time of different widths, or that are not counted from 1970.
@@ -125,7 +172,7 @@ enum Calendar {
 impl Calendar {
     /// The bins of a unit of `date_trunc`.
     fn of_unit(unit: &str) -> Option<Calendar> {
-        Some(match unit.to_lowercase().as_str() {
+        Some(match unit {
             "week" => Calendar::Week,
             "month" => Calendar::Month,
             "quarter" => Calendar::Quarter,
@@ -136,10 +183,7 @@ impl Calendar {
 
     /// The bins that an expression sorts times into.
     fn of(key: &Expr, schema: &Schema) -> Option<Calendar> {
-        let Expr::ScalarFunction(ScalarFunction { func, args }) = key else { return None };
-        let [Expr::Literal(unit, _), time] = args.as_slice() else { return None };
-        let is_of_time = func.name() == "date_trunc" && time.try_as_col()?.name == schema.time;
-        if is_of_time { Calendar::of_unit(unit.try_as_str()??) } else { None }
+        Calendar::of_unit(&call_on_time("date_trunc", key, schema)?)
     }
 
     fn unit(self) -> &'static str {
@@ -194,17 +238,23 @@ impl AggregateSpec {
         }
         let schema = table.planned.schema.as_ref();
         let (mut request, mut keys, mut checks) = (AggregateRequest::default(), Vec::new(), Vec::new());
-        let mut calendar = None;
+        let (mut calendar, mut part) = (None, None);
         for key in &aggregate.group_expr {
             let key = resolved(bare(key), projection)?;
-            let bins = Calendar::of(&key, schema);
-            calendar = calendar.or(bins);
-            let key = if bins.is_some() { Some(Key::Time) } else { key_of(&key, schema, &mut request) };
+            let (bins, cycle) = (Calendar::of(&key, schema), Part::of(&key, schema));
+            let key = match bins.is_some() || cycle.is_some() {
+                true => Some(Key::Time),
+                false => key_of(&key, schema, &mut request),
+            };
             let Some(key) = key else { return Ok(None) };
             if key == Key::Time && keys.contains(&key) {
                 return Ok(None);
             }
             keys.push(key);
+            if let Some((width, period)) = cycle.map(Part::bins) {
+                (request.width, request.period) = (Some(width), Some(period));
+            }
+            (calendar, part) = (calendar.or(bins), part.or(cycle));
         }
         for function in &aggregate.aggr_expr {
             let Expr::AggregateFunction(function) = bare(function) else { return Ok(None) };
@@ -212,7 +262,7 @@ impl AggregateSpec {
             request.aggregates.push(function);
         }
         request.aggregates.extend(checks);
-        Ok(Some(AggregateSpec { request, keys, calendar, scan: scan.clone() }))
+        Ok(Some(AggregateSpec { request, keys, calendar, part, scan: scan.clone() }))
     }
 }
 

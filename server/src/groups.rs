@@ -160,6 +160,7 @@ pub(crate) fn grouped(
             .by_meta()
             .then(|| Arc::new(ByKey(plan.clone(), limits.deadline.kept())) as Arc<dyn MetaGroups>),
         width: plan.width_ms().map(|width| Precision::Ms.duration(width)),
+        period: None,
         starts: None,
     };
     let width = request.width.and_then(|width| precision.units_in(width));

@@ -248,6 +248,7 @@ fn mean(folder: &std::path::Path) -> Result<Work> {
         by_meta: true,
         meta_groups: None,
         width: Some(Precision::Ms.duration(HOUR_MS)),
+        period: None,
         starts: None,
     };
     let groups = snapshot.aggregate(&request)?.num_rows();

@@ -52,7 +52,7 @@ impl CollectionSnapshot {
     /// requested order. Without groups there is exactly one row, even if there are no measurements.
     ///
     /// # Errors
-    /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, starts that do not ascend, or a sum of whole numbers
+    /// [`Code::BadValue`] for a field that does not exist or is not numeric, a width below 1, a period that is no multiple of it, starts that do not ascend, or a sum of whole numbers
     /// that an int64 does not hold; damage in a segment.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<RecordBatch> {
         Ok(self.aggregate_guarded(request, &())?.groups)
@@ -120,10 +120,15 @@ impl CollectionSnapshot {
         let precision = self.options().precision;
         let unit = precision.name();
         match (request.width, &request.starts) {
+            (None, _) if request.period.is_some() => bad("groups in time have a period only with a width".to_owned()),
             (None, None) => Ok(None),
             (Some(_), Some(_)) => bad("groups in time have a width or starts, not both".to_owned()),
-            (Some(width), None) => match precision.units_in(width) {
-                Some(units @ 1..) => Ok(Some(Bins::Width(units))),
+            (Some(width), None) => match (precision.units_in(width), request.period) {
+                (Some(width @ 1..), None) => Ok(Some(Bins::Width(width))),
+                (Some(width @ 1..), Some(period)) => match precision.units_in(period).filter(|units| *units > 0) {
+                    Some(period) if period % width == 0 => Ok(Some(Bins::Cycle { width, period })),
+                    _ => bad(format!("the period of groups is {period:?}; it must be a multiple of their width")),
+                },
                 _ => {
                     bad(format!("the width of groups is {width:?}; it must be a whole number of {unit}, at least one"))
                 }

@@ -110,6 +110,7 @@ proptest! {
         only in prop::option::of(prop::collection::vec(0..6_u8, 0..4)),
         width in prop_oneof![Just(None), Just(Some(HOUR)), Just(Some(60_000)), Just(Some(3 * HOUR)), (1..HOUR).prop_map(Some)],
         starts in prop::option::of(prop::collection::btree_set(-60..7_000_i64, 1..6)),
+        periods in prop::option::of(1..30_u32),
         by_meta in any::<bool>(),
         // With no cache each segment is a round of its own, and rows are read past it.
         cache_bytes_max in prop_oneof![Just(0), Just(Settings::default().cache_bytes_max)],
@@ -146,8 +147,9 @@ proptest! {
         let time = TimeRange::new(from.map(|m| at(m, 17)), length.map(|m| at(from.unwrap_or(0) + m, 0)));
         let starts: Option<Arc<[Timestamp]>> = starts.map(|starts| starts.into_iter().map(|minute| at(minute, 1)).collect());
         let width = width.filter(|_| starts.is_none()).map(|width| Precision::Ms.duration(width));
+        let period = width.zip(periods).map(|(width, count)| width * count);
         let meta = only.map(|only| Arc::new(Names(only)) as Arc<dyn ebbtide::MetaFilter>);
-        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, meta_groups: None, width, starts };
+        let request = AggregateRequest { aggregates: every_aggregate(), time, meta: meta.clone(), by_meta, meta_groups: None, width, period, starts };
         let expected = aggregated(&snapshot, &request);
         let given = snapshot.aggregate_guarded(&request, &()).unwrap();
         assert_same(&given.groups, &expected, &request);
@@ -269,6 +271,18 @@ fn what_cannot_be_aggregated_is_refused_by_name() {
     ] {
         let (aggregates, starts) = (vec![Aggregate::Rows], Some(Arc::from(starts)));
         let request = AggregateRequest { aggregates, width, starts, ..AggregateRequest::default() };
+        let error = snapshot.aggregate(&request).unwrap_err();
+        assert_eq!(error.code(), Code::BadValue);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let hour = Duration::from_secs(3600);
+    for (width, period, expected) in [
+        (None, Some(hour), "only with a width"),
+        (Some(hour), Some(Duration::ZERO), "a multiple of their width"),
+        (Some(hour), Some(hour / 2), "a multiple of their width"),
+    ] {
+        let aggregates = vec![Aggregate::Rows];
+        let request = AggregateRequest { aggregates, width, period, ..AggregateRequest::default() };
         let error = snapshot.aggregate(&request).unwrap_err();
         assert_eq!(error.code(), Code::BadValue);
         assert!(error.to_string().contains(expected), "{error}");

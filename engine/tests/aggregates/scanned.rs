@@ -50,15 +50,17 @@ pub(crate) fn aggregated(snapshot: &CollectionSnapshot, request: &AggregateReque
     let mut groups = Groups::new();
     let precision = snapshot.schema().precision;
     let width = request.width.and_then(|width| precision.units_in(width));
+    let period = request.period.and_then(|period| precision.units_in(period));
     for batch in batches(snapshot, &scan) {
         let times = time_values(batch.column_by_name("t").unwrap()).unwrap();
         let metas = batch.column_by_name("sensor").unwrap();
         for (row, t) in times.iter().enumerate() {
             let meta = request.by_meta.then(|| MetaKey::of(&value_at(metas, row)));
             let starts = request.starts.iter().flat_map(|starts| starts.iter());
-            let start = match width {
-                Some(width) => Some(t.div_euclid(width) * width),
-                None => starts.filter_map(|start| start.to_units(precision)).filter(|start| start <= t).max(),
+            let start = match (width, period) {
+                (Some(width), Some(period)) => Some(t.rem_euclid(period) / width * width),
+                (Some(width), None) => Some(t.div_euclid(width) * width),
+                (None, _) => starts.filter_map(|start| start.to_units(precision)).filter(|start| start <= t).max(),
             };
             if request.starts.is_some() && start.is_none() {
                 continue; // Before the first group.

@@ -10,7 +10,7 @@
 //! doubles, in another order.
 
 use super::join_tree::{JoinTree, with_columns};
-use super::{AggregateSpec, Calendar, DAY_NANOS, EngineAggregate, Key, bare, key_of, width_of};
+use super::{AggregateSpec, Calendar, DAY_NANOS, EngineAggregate, Key, Part, bare, call_on_time, key_of, width_of};
 use crate::functions::{DateTrunc, sum};
 use crate::options::fast_paths;
 use crate::planning::ROWS_OF_ONE_THREAD;
@@ -233,7 +233,7 @@ impl<'a> FirstStep<'a> {
     /// Adds the keys that these expressions depend on; `false` if the engine has no such keys.
     fn add_keys(&mut self, own: &[Expr]) -> Result<bool> {
         let schema = self.measured.schema();
-        let (mut grains, mut bins) = (Vec::new(), Vec::new());
+        let (mut grains, mut bins, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         for expr in own {
             match dependence(expr, schema) {
                 None => return Ok(false),
@@ -243,12 +243,22 @@ impl<'a> FirstStep<'a> {
                     bins.push((grain, expr));
                     grains.push(grain);
                 }
-                Some(Dependence::OfBin(grain)) => grains.push(grain),
+                Some(Dependence::OfBin(grain)) => {
+                    add(&mut parts, expr.clone());
+                    grains.push(grain);
+                }
             }
         }
         // A single table without such expressions is answered in one step.
-        if !self.tree.is_join() && grains.len() == bins.len() && bins.len() < 2 {
+        if !self.tree.is_join() && parts.is_empty() && bins.len() < 2 {
             return Ok(false);
+        }
+        // The engine has this part itself.
+        if let ([part], []) = (parts.as_slice(), bins.as_slice())
+            && Part::of(part, schema).is_some()
+        {
+            self.keys.push(part.clone());
+            return Ok(self.tree.is_join());
         }
         if grains.is_empty() {
             return Ok(true);
@@ -421,12 +431,7 @@ fn dependence(expr: &Expr, schema: &Schema) -> Option<Dependence> {
 
 /// The bins of time in which a part of a date is the same.
 fn grain_of_part(expr: &Expr, schema: &Schema) -> Option<Grain> {
-    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
-    let [Expr::Literal(part, _), time] = args.as_slice() else { return None };
-    if func.name() != "date_part" || time.try_as_col()?.name != schema.time {
-        return None;
-    }
-    Some(match part.try_as_str()??.to_lowercase().as_str() {
+    Some(match call_on_time("date_part", expr, schema)?.as_str() {
         "isoyear" => Grain::Calendar(Calendar::Week),
         "day" | "doy" | "dow" | "isodow" => Grain::DAY,
         "hour" => Grain::HOUR,

@@ -1,14 +1,14 @@
 //! The leaf that asks the engine for an aggregate.
 
 use super::meta_keys::MetaKeys;
-use super::{Calendar, EngineAggregate, Key, Order};
+use super::{Calendar, EngineAggregate, Key, Order, Part};
 use crate::context::StatementContext;
 use crate::functions::{calendar_bins, canonical_array};
 use crate::join_filter::JoinFilter;
 use crate::leaf::{leaf_methods, leaf_properties};
 use crate::provider::CollectionTable;
 use crate::scan_spec::ScanSpec;
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, Schema as ArrowSchema, SchemaRef};
 use datafusion::catalog::Session;
@@ -235,7 +235,10 @@ impl Work {
         let keys = spec.keys.iter().map(|key| match key {
             Key::Meta => of_keys.first().cloned(),
             Key::MetaExpr(_) => computed.next(),
-            Key::Time => of_keys.last().cloned(),
+            Key::Time => match spec.part {
+                Some(part) => parts(part, of_keys.last()?, width?),
+                None => of_keys.last().cloned(),
+            },
         });
         let strict = CastOptions { safe: false, ..CastOptions::default() };
         let columns = keys.chain(values.iter().cloned().map(Some)).zip(self.schema.fields());
@@ -288,6 +291,13 @@ fn record(answer: &Aggregated, metrics: &ExecutionPlanMetricsSet) {
 fn are_bins(starts: Option<&ArrayRef>, width: i64) -> bool {
     let starts = starts.and_then(|starts| cast(starts, &DataType::Int64).ok());
     starts.is_some_and(|s| s.as_primitive::<Int64Type>().values().iter().all(|start| start.rem_euclid(width) == 0))
+}
+
+/// The parts of dates that bins stand for.
+fn parts(part: Part, starts: &ArrayRef, width: i64) -> Option<ArrayRef> {
+    let starts = cast(starts, &DataType::Int64).ok()?;
+    let numbers = starts.as_primitive::<Int64Type>().values().iter().map(|start| part.number(start / width));
+    Some(Arc::new(Int64Array::from_iter_values(numbers)))
 }
 
 fn has_nan(column: &ArrayRef) -> bool {

@@ -98,6 +98,10 @@ fn the_engine_has_the_bins_of_the_calendar() {
         "SELECT date_trunc('month', time) AS m, count(*), avg(v) FROM w GROUP BY m ORDER BY m",
         "SELECT s, date_trunc('year', time) AS y, max(i) FROM w GROUP BY s, y ORDER BY s, y",
         "SELECT extract(hour FROM time) AS h, sum(v) FROM w WHERE s = 'S2' OR s > 'S3' GROUP BY h ORDER BY h LIMIT 3",
+        "SELECT extract(hour FROM time) AS h, st.state, avg(v) FROM w JOIN stations st ON w.s = st.station GROUP BY h, st.state ORDER BY 1, 2",
+        "SELECT extract(dow FROM time) AS d, s, count(*) FROM w GROUP BY d, s ORDER BY d DESC, s LIMIT 9",
+        "SELECT extract(isodow FROM time) AS d, max(v) FROM w GROUP BY d ORDER BY d",
+        "SELECT extract(dow FROM time) AS d, max(v) FROM w GROUP BY d ORDER BY d DESC LIMIT 2",
         "SELECT date_trunc('week', time) AS m, s, count(v) FROM w GROUP BY m, s HAVING count(v) > 9 ORDER BY m, s",
         "SELECT date_trunc('month', time) AS m, max(i) FROM w GROUP BY m ORDER BY m DESC LIMIT 2",
         "SELECT date_trunc('month', time) AS m, max(i) FROM w WHERE time > '2024-02-20' AND time < '2024-03-02' GROUP BY m ORDER BY m",
@@ -108,7 +112,7 @@ fn the_engine_has_the_bins_of_the_calendar() {
     ] {
         world.rows("SET ebbtide.fast_paths = true");
         let plan = world.text(&format!("EXPLAIN {sql}"));
-        assert_eq!(plan.contains("the engine answers"), !sql.contains("hour"), "{sql}\n{plan}");
+        assert!(plan.contains("the engine answers"), "{sql}\n{plan}");
         let fast = world.rows(sql);
         world.rows("SET ebbtide.fast_paths = false");
         assert_eq!(fast, world.rows(sql), "{sql}");

@@ -257,7 +257,7 @@ impl Folding<'_> {
                 return Err(Error::new(Code::DataCorruptionDetected, what));
             }
             let group = self.shape.group(times[start]);
-            let last = self.shape.bins.as_ref().map_or(i64::MAX, |bins| bins.last(group));
+            let last = self.shape.bins.as_ref().map_or(i64::MAX, |bins| bins.last(times[start]));
             let next = first_after(&times[..end], start + 1, last);
             push(self.table.slot(piece.meta, group), start..next);
             start = next;

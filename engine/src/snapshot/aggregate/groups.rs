@@ -25,6 +25,11 @@ pub(super) struct FieldShape {
 /// Groups in time, which have numbers.
 pub(super) enum Bins {
     Width(i64),
+    /// Bins of a width, counted from the start of the period, which is a multiple of the width.
+    Cycle {
+        width: i64,
+        period: i64,
+    },
     /// Where each begins, in ascending order. There are no times before the first.
     Starts(Vec<i64>),
 }
@@ -33,28 +38,29 @@ impl Bins {
     fn number(&self, t: i64) -> i64 {
         match self {
             Bins::Width(width) => t.div_euclid(*width),
+            Bins::Cycle { width, period } => t.rem_euclid(*period) / *width,
             Bins::Starts(starts) => i64::from(to_number(starts.partition_point(|start| *start <= t))) - 1,
         }
     }
 
-    /// The first time of a group.
+    /// The first time of a group; in a cycle, the first one from 1970 on.
     pub(super) fn start(&self, number: i64) -> i64 {
         match self {
-            Bins::Width(width) => number.saturating_mul(*width),
+            Bins::Width(width) | Bins::Cycle { width, .. } => number.saturating_mul(*width),
             Bins::Starts(starts) => usize::try_from(number).ok().and_then(|at| starts.get(at)).map_or(i64::MIN, |t| *t),
         }
     }
 
-    /// The last time of a group.
-    pub(super) fn last(&self, number: i64) -> i64 {
+    /// The last time of the bin that contains a time.
+    pub(super) fn last(&self, t: i64) -> i64 {
         match self {
-            Bins::Width(width) => {
-                let last = (i128::from(number) + 1) * i128::from(*width) - 1;
+            Bins::Width(width) | Bins::Cycle { width, .. } => {
+                let last = (i128::from(t.div_euclid(*width)) + 1) * i128::from(*width) - 1;
                 i64::try_from(last).unwrap_or(i64::MAX)
             }
             Bins::Starts(starts) => {
-                let next = number.checked_add(1).and_then(|next| usize::try_from(next).ok());
-                next.and_then(|next| starts.get(next)).map_or(i64::MAX, |start| start - 1)
+                let next = starts.partition_point(|start| *start <= t);
+                starts.get(next).map_or(i64::MAX, |start| start - 1)
             }
         }
     }
@@ -75,16 +81,20 @@ impl Shape {
         self.bins.as_ref().map_or(0, |bins| bins.number(t))
     }
 
-    /// Number of groups in a range of times, both ends included.
-    fn span(&self, (first, last): (i64, i64)) -> usize {
-        let span = self.group(last).saturating_sub(self.group(first));
-        usize::try_from(span).unwrap_or(usize::MAX).saturating_add(1)
+    /// The first group of a range of times, both ends included, and the number of groups.
+    fn range(&self, (first, last): (i64, i64)) -> (i64, usize) {
+        if let Some(Bins::Cycle { width, period }) = self.bins {
+            return (0, to_usize((period / width).unsigned_abs()));
+        }
+        let base = self.group(first);
+        let span = self.group(last).saturating_sub(base);
+        (base, usize::try_from(span).unwrap_or(usize::MAX).saturating_add(1))
     }
 
     /// The number of the one group that all times of a range are in.
     pub(super) fn group_of(&self, first: i64, last: i64) -> Option<i64> {
-        let group = self.group(first);
-        (group == self.group(last)).then_some(group)
+        let is_one = self.bins.as_ref().is_none_or(|bins| last <= bins.last(first));
+        is_one.then(|| self.group(first))
     }
 }
 
@@ -129,7 +139,7 @@ pub(super) struct Grid {
 impl Grid {
     /// The grid for this number of metas and for times in this range, both ends included; `None` if it has too many slots.
     pub(super) fn new(shape: &Shape, metas: usize, times: (i64, i64)) -> Option<Grid> {
-        let (base, span) = (shape.group(times.0), shape.span(times));
+        let (base, span) = shape.range(times);
         let slots = span.saturating_mul(metas);
         (slots.saturating_mul(shape.fields.len() + 1) <= DENSE_STATES_MAX).then_some(Grid { base, span, slots })
     }
@@ -171,7 +181,7 @@ pub(super) struct Table {
 pub(super) fn states_bytes(shape: &Shape, metas: usize, times: (i64, i64), rows: u64) -> usize {
     match Grid::new(shape, metas, times) {
         Some(grid) => grid.slots.saturating_mul(group_bytes(shape)),
-        None => shape.span(times).saturating_mul(metas).min(to_usize(rows)).saturating_mul(sparse_bytes(shape)),
+        None => shape.range(times).1.saturating_mul(metas).min(to_usize(rows)).saturating_mul(sparse_bytes(shape)),
     }
 }
 
