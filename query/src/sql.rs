@@ -20,6 +20,7 @@ mod rows;
 mod settings;
 mod short_forms;
 mod using;
+mod uuids;
 pub(crate) mod visit;
 mod windows;
 
@@ -186,11 +187,12 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
         DfStatement::Statement(inner) => names::headings(inner, text, tokens),
         _ => Vec::new(),
     };
+    let (has_columns, has_uuids) = (may_stand_for_columns(tokens), uuids::may_cast(tokens));
     within(&mut statement, &mut |inner| {
         match inner {
             Inner::Statement(statement) => {
                 refused::check(statement)?;
-                if may_stand_for_columns(tokens) {
+                if has_columns {
                     let query = if let Statement::Query(query) = &*statement { Some(query.as_ref()) } else { None };
                     columns::check(statement, query)?;
                 }
@@ -199,12 +201,21 @@ pub(crate) fn prepare(mut statement: DfStatement, text: &str, tokens: &[TokenWit
                 visit_mut(statement, &mut readers::Readers)?;
                 visit_mut(statement, &mut rewrite::Rewrite::default())?;
                 visit_mut(statement, &mut names::Names)?;
+                if has_uuids {
+                    visit_mut(statement, &mut uuids::Uuids)?;
+                }
             }
             Inner::Query(query) => {
                 refused::check(query)?;
+                if has_columns {
+                    columns::check(query, None)?;
+                }
                 visit_mut(query, &mut readers::Readers)?;
                 visit_mut(query, &mut rewrite::Rewrite::default())?;
                 visit_mut(query, &mut names::Names)?;
+                if has_uuids {
+                    visit_mut(query, &mut uuids::Uuids)?;
+                }
             }
         }
         Ok::<_, crate::QueryError>(())

@@ -1,6 +1,7 @@
 //! `median` and `percentile_cont` of times and of differences of times, exact to their unit. Those of numbers are DataFusion's.
 
 use super::arguments::{as_instant, coerced, is_duration, wrong};
+use super::floats::Extreme;
 use crate::timestamp_coercion::is_interval;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::cast;
@@ -12,7 +13,8 @@ use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, GroupsAccumulator, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, Expr, GroupsAccumulator, Signature,
+    Volatility,
 };
 use std::collections::HashMap;
 use std::mem::take;
@@ -118,7 +120,22 @@ impl AggregateUDFImpl for Middle {
     }
 
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
-        self.other.simplify()
+        let simplified = self.other.simplify()?;
+        Some(Box::new(move |call, context| {
+            let mut expr = simplified(call, context)?;
+            if let Expr::AggregateFunction(call) = &mut expr {
+                // DataFusion's depend on the order of rows if there is a NaN.
+                let greatest = match call.func.name() {
+                    "min" => Some(false),
+                    "max" => Some(true),
+                    _ => None,
+                };
+                if let Some(greatest) = greatest {
+                    call.func = Extreme::udaf(greatest);
+                }
+            }
+            Ok(expr)
+        }))
     }
 
     fn supports_within_group_clause(&self) -> bool {

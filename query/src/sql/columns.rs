@@ -5,13 +5,14 @@
 
 use super::expressions::calls_in;
 use super::joins::merges_any;
+use super::orders;
 use super::refused::refused;
 use super::using::value_of;
 use super::visit::{Flow, each_expr, each_outer_expr_mut};
 use crate::error::{QueryError, Result as QueryResult};
 use datafusion::arrow::array::StringArray;
 use datafusion::arrow::compute::regexp_is_match_scalar;
-use datafusion::common::{Column, Result, plan_err};
+use datafusion::common::{Column, DataFusionError, Result, plan_err};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectNamePart, Query,
@@ -25,6 +26,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 const ARGUMENTS: &str = "COLUMNS takes *, a regular expression or a list of names: COLUMNS('^temp'), COLUMNS(['a'])";
+const OPTIONS: &str =
+    "COLUMNS(* ...) takes EXCLUDE and ILIKE, not REPLACE and RENAME; write an item for each such column";
 
 /// Whether a statement of these tokens may have such items.
 pub(crate) fn may_stand_for_columns(tokens: &[TokenWithSpan]) -> bool {
@@ -50,7 +53,8 @@ pub(super) fn check(statement: &impl Visit, outermost: Option<&Query>) -> QueryR
     if all == known {
         return Ok(());
     }
-    let message = "not supported: COLUMNS(...) elsewhere than in the list of the outermost SELECT; name the columns";
+    let message =
+        "not supported: COLUMNS(...) elsewhere than in the list of the outermost SELECT of a query; name the columns";
     Err(QueryError::new(Code::BadValue, message))
 }
 
@@ -62,13 +66,16 @@ pub(super) fn check_joins(select: &Select) -> Flow {
     }
 }
 
-/// For each item of a query that stands for columns, a query of all columns that it may stand for.
+/// For each item of a query that stands for columns, and for each `*` beside such items, a query of all columns that it may stand for.
 pub(crate) fn questions(statement: &DfStatement) -> Vec<Option<DfStatement>> {
     let DfStatement::Statement(inner) = statement else { return Vec::new() };
     let Statement::Query(query) = inner.as_ref() else { return Vec::new() };
     let SetExpr::Select(select) = query.body.as_ref() else { return Vec::new() };
+    if !select.projection.iter().any(|item| wildcard_of(item).is_some()) {
+        return Vec::new();
+    }
     let question = |item: &SelectItem| {
-        let of_all = selecting(query, wildcard_of(item)?);
+        let of_all = selecting(query, wildcard_of(item).or_else(|| star(item))?);
         Some(DfStatement::Statement(Box::new(Statement::Query(Box::new(of_all)))))
     };
     select.projection.iter().map(question).collect()
@@ -109,6 +116,14 @@ pub(super) fn wildcard_of(item: &SelectItem) -> Option<SelectItem> {
     Some(wildcard)
 }
 
+/// A `*`, without values that replace columns.
+fn star(item: &SelectItem) -> Option<SelectItem> {
+    let mut star = item.clone();
+    let (SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options)) = &mut star else { return None };
+    options.opt_replace = None;
+    Some(star)
+}
+
 fn expr_of(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
@@ -142,15 +157,29 @@ pub(crate) fn written_out(mut statement: DfStatement, found: &[Option<Vec<Column
     let Statement::Query(query) = inner.as_mut() else { return Ok(statement) };
     let SetExpr::Select(select) = query.body.as_mut() else { return Ok(statement) };
     let items = std::mem::take(&mut select.projection);
-    let mut taken: HashSet<String> =
-        items.iter().filter(|item| wildcard_of(item).is_none()).filter_map(name_of).collect();
-    for (item, columns) in items.into_iter().zip(found) {
+    let mut taken = HashSet::new();
+    for (item, columns) in items.iter().zip(found) {
         match columns {
-            None => select.projection.push(item),
-            Some(columns) => select.projection.extend(each_column(&item, columns, &mut taken)?),
+            None => taken.extend(name_of(item)),
+            Some(columns) if wildcard_of(item).is_none() => {
+                taken.extend(columns.iter().map(|column| column.name.clone()));
+            }
+            Some(_) => {}
         }
     }
-    Ok(statement)
+    for (item, columns) in items.into_iter().zip(found) {
+        match columns {
+            Some(columns) if wildcard_of(&item).is_some() => {
+                select.projection.extend(each_column(&item, columns, &mut taken)?);
+            }
+            _ => select.projection.push(item),
+        }
+    }
+    // `ORDER BY ALL` counts them.
+    match orders::in_query(query) {
+        ControlFlow::Break(error) => Err(DataFusionError::External(error)),
+        ControlFlow::Continue(()) => Ok(statement),
+    }
 }
 
 /// The name of a column of the result, if it is clear.
@@ -238,6 +267,11 @@ fn chosen<'a>(expr: &Expr, columns: &'a [Column]) -> Result<Vec<&'a Column>> {
             columns.iter().map(|column| names.contains(&column.name.as_str())).collect()
         }
         FunctionArgExpr::Expr(_) => return plan_err!("{ARGUMENTS}"),
+        FunctionArgExpr::WildcardWithOptions(options)
+            if options.opt_replace.is_some() || options.opt_rename.is_some() =>
+        {
+            return plan_err!("{OPTIONS}");
+        }
         _ => vec![true; columns.len()],
     };
     let chosen: Vec<&Column> = columns.iter().zip(is_chosen).filter(|(_, is)| *is).map(|(column, _)| column).collect();

@@ -10,6 +10,7 @@ use super::dialect::EbbtideDialect;
 use super::expressions::call;
 use super::lists::has_aggregate;
 use super::using::{name_of, value_of};
+use super::uuids::is_cast_to_uuid;
 use super::visit::{Flow, each_expr, each_expr_mut, visit_mut};
 use crate::error::QueryError;
 use crate::functions::apart::APART;
@@ -206,7 +207,8 @@ impl VisitorMut for Names {
     }
 }
 
-/// Names the columns of an inner query, except for plain columns and casts of columns, which keep their column's name.
+/// Names the columns of an inner query, except for plain columns and casts of columns, which keep their column's name. Casts to `uuid`
+/// become calls, which DataFusion does not name so.
 fn name_all(query: &mut Query) {
     let mut body = query.body.as_mut();
     loop {
@@ -215,7 +217,7 @@ fn name_all(query: &mut Query) {
                 name_members(select);
                 for item in &mut select.projection {
                     if let SelectItem::UnnamedExpr(expr) = item
-                        && !is_column(expr)
+                        && (!is_column(expr) || is_cast_to_uuid(expr))
                         && let text = expr.to_string()
                     {
                         give(item, text);
@@ -448,7 +450,8 @@ fn make_unique(items: &mut [SelectItem], tables: &[String]) {
             true => any || plain.contains(called) || taken.contains(called),
             false => of_star || of_alias || taken.contains(called),
         };
-        if !clashes {
+        // A name would be one for all the columns that it stands for.
+        if !clashes || wildcard_of(item).is_some() {
             taken.insert(called.clone());
             continue;
         }

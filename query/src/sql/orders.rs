@@ -1,5 +1,6 @@
 //! `ORDER BY ALL`, and orders by the place of a window over groups.
 
+use super::columns::wildcard_of;
 use super::lists::has_aggregate;
 use super::refused::refused;
 use super::visit::{Flow, each_expr};
@@ -36,8 +37,10 @@ pub(super) fn in_query(query: &mut Query) -> Flow {
 pub(super) fn count(body: &SetExpr) -> Option<usize> {
     match body {
         SetExpr::Select(select) => {
-            let is_star =
-                |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+            let is_star = |item: &SelectItem| match item {
+                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => true,
+                item => wildcard_of(item).is_some(),
+            };
             let is_known = !select.projection.is_empty() && !select.projection.iter().any(is_star);
             is_known.then_some(select.projection.len())
         }

@@ -1,7 +1,7 @@
 //! Rewrites SQL of other databases into DataFusion's: `x ^ y`, `year(t)`, `max_by(v, t)`, `FETCH FIRST`, and so on.
 
 use super::copies::Copies;
-use super::expressions::{call, cast_of, filled};
+use super::expressions::{cast_of, filled};
 use super::lists;
 use super::refused::refused;
 use super::short_forms::expand;
@@ -10,11 +10,10 @@ use super::windows::Windows;
 use super::{columns, orders, replaced, rows, using};
 use crate::error::QueryError;
 use crate::functions::intervals::in_words;
-use crate::functions::uuids::{TRY_UUID, UUID};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident,
-    JoinConstraint, JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem,
-    SetExpr, Subscript, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArguments, Ident, JoinConstraint,
+    JoinOperator, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript,
+    UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -103,14 +102,6 @@ impl VisitorMut for Rewrite {
                 if let Value::SingleQuotedString(text) = &mut typed.value.value {
                     with_seconds(text);
                 }
-            }
-            Expr::TypedString(typed) if typed.data_type == DataType::Uuid => {
-                *expr = call(UUID, vec![Expr::Value(typed.value.clone())]);
-            }
-            Expr::Cast { kind, expr: of, data_type: DataType::Uuid, .. } => {
-                let name = if matches!(kind, CastKind::TryCast | CastKind::SafeCast) { TRY_UUID } else { UUID };
-                let text = cast_of(std::mem::replace(of.as_mut(), null()), DataType::Varchar(None));
-                *expr = call(name, vec![text]);
             }
             Expr::Interval(interval) if interval.leading_field.is_none() => {
                 if let Expr::Value(value) = interval.value.as_mut()

@@ -24,7 +24,7 @@ const ROWS_MAX: usize = 10_000;
 type Refused = String;
 
 const NESTED: &str = "a row within a row that is compared";
-const EXCLUDED: &str = "(a, b) NOT IN (SELECT x, y ...) other than as a condition of WHERE; write NOT EXISTS (SELECT 1 ... WHERE x = a AND y = b)";
+const EXCLUDED: &str = "(a, b) NOT IN (SELECT x, y ...) elsewhere than in the WHERE of a SELECT, alone or joined by AND; write NOT EXISTS (SELECT 1 ... WHERE x = a AND y = b)";
 
 /// Refuses a row with rows in it that is compared: comparisons would become deeper than the stack that was reserved for them.
 pub(super) fn check(expr: &Expr) -> Flow {
@@ -148,7 +148,7 @@ pub(super) fn in_expr(expr: &mut Expr, copies: &mut Copies) -> Flow {
             }
             _ => return ControlFlow::Continue(()),
         },
-        // In rows within these rows nulls are equal too, although they are compared as objects.
+        // A row within these rows stays an object: of objects too, members that are null are equal.
         Expr::IsDistinctFrom(left, right) => match (left.as_ref(), right.as_ref()) {
             (Expr::Tuple(left), Expr::Tuple(right)) => {
                 each_pair(left, right, Expr::IsDistinctFrom, &BinaryOperator::Or)

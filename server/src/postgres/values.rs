@@ -49,6 +49,8 @@ impl Parameter {
             }),
             _ => None,
         };
+        // The text of an array has no objects and lists in it.
+        let items = items.filter(|kind| !kind.is_nested());
         if named != 0 && named != Type::UNKNOWN.oid() {
             let what =
                 || Refusal::new(FEATURE_NOT_SUPPORTED, format!("a parameter of the type with the number {named}"));
@@ -536,6 +538,8 @@ mod tests {
             assert_eq!(Parameter::new(kind.oid(), inferred, false).unwrap().items, items, "{kind}");
         }
         assert_eq!(Parameter::new(0, Some(&list), false).unwrap().items, None);
+        let lists = DataType::new_list(list.clone(), true);
+        assert_eq!(Parameter::new(0, Some(&lists), true).unwrap().items, None);
         // A statement that writes gets its values as they are.
         for named in [0, Type::INT4_ARRAY.oid()] {
             assert_eq!(Parameter::new(named, Some(&list), true).unwrap().items, Some(DataType::Int64), "{named}");
