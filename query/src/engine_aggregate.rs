@@ -269,11 +269,16 @@ impl AggregateSpec {
 /// The scan that an aggregate reads, and the projection in between.
 fn input_of(aggregate: &Aggregate) -> Option<(&TableScan, Option<&Projection>)> {
     match aggregate.input.as_ref() {
-        LogicalPlan::TableScan(scan) => Some((scan, None)),
-        LogicalPlan::Projection(projection) => match projection.input.as_ref() {
-            LogicalPlan::TableScan(scan) => Some((scan, Some(projection))),
-            _ => None,
-        },
+        LogicalPlan::Projection(projection) => Some((scan_of(&projection.input)?, Some(projection))),
+        input => Some((scan_of(input)?, None)),
+    }
+}
+
+/// A scan, which may have another name. Its columns have the same names then.
+fn scan_of(plan: &LogicalPlan) -> Option<&TableScan> {
+    match plan {
+        LogicalPlan::TableScan(scan) => Some(scan),
+        LogicalPlan::SubqueryAlias(alias) => scan_of(&alias.input),
         _ => None,
     }
 }

@@ -84,6 +84,15 @@ impl ScanTable {
         self.spec.snapshot.options().bucketing.span_seconds()
     }
 
+    /// Whether all bins of time begin at times that the collection can store. The narrowest have this width, in nanoseconds, and no
+    /// bin is twice as wide.
+    pub(crate) fn can_store_bins(&self, width: u64) -> bool {
+        let snapshot = &self.spec.snapshot;
+        let unit = 1_000_000_000 / i128::from(snapshot.schema().precision.per_second());
+        let is_stored = |time: i128| i64::try_from(time / unit).is_ok();
+        snapshot.time_range().is_none_or(|(first, _)| is_stored(first.nanos() - 2 * i128::from(width)))
+    }
+
     fn plan(self, state: &dyn Session, limit: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
         // Recorded here: statistics may answer without the scan being executed.
         let record = StatementContext::of(state.config())?.trace().record(&self.spec, &self.report);

@@ -15,8 +15,9 @@ use crate::functions::{DateTrunc, sum};
 use crate::options::fast_paths;
 use crate::planning::ROWS_OF_ONE_THREAD;
 use crate::provider::CollectionTable;
+use crate::pushdown::path;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::SessionState;
@@ -55,10 +56,11 @@ fn in_two_steps(aggregate: &Aggregate, state: &SessionState) -> Result<Option<Lo
         let Some(collection) = provider.downcast_ref::<CollectionTable>() else { continue };
         let measured = Measured { at, name: &table.alias, table, scan, collection };
         let Some(first) = FirstStep::of(aggregate, &tree, &measured)? else { continue };
+        let Some(asked) = first.asked()? else { continue };
         let Some((rows, groups)) = measured.is_worth_it(&first, state)? else { continue };
         // Of `count(*)` any table may be the one with the measurements: it is the largest.
         if found.as_ref().is_none_or(|(most, _)| rows > *most) {
-            found = first.plan(groups)?.map(|plan| (rows, plan)).or(found);
+            found = Some((rows, first.plan(asked, groups)?));
         }
     }
     Ok(found.map(|(_, plan)| plan))
@@ -106,7 +108,8 @@ impl Measured<'_> {
                 buckets.saturating_mul(of_bucket)
             }
         };
-        let is_worth_it = first.bin.is_none() || groups.saturating_mul(ROWS_OF_A_BIN) <= rows;
+        let is_worth_it =
+            first.bin.is_none_or(|width| made.can_store_bins(width) && groups.saturating_mul(ROWS_OF_A_BIN) <= rows);
         Ok((rows > ROWS_OF_ONE_THREAD && is_worth_it).then_some((rows, groups)))
     }
 }
@@ -196,6 +199,10 @@ impl<'a> FirstStep<'a> {
     /// `None` if the engine cannot answer it, or if there is nothing to put together.
     fn of(aggregate: &'a Aggregate, tree: &'a JoinTree<'a>, measured: &'a Measured<'a>) -> Result<Option<Self>> {
         let groups = aggregate.group_expr.iter().map(|key| tree.resolved(bare(key))).collect::<Result<Vec<_>>>()?;
+        // What differs from row to row cannot be computed for several rows at once.
+        if groups.iter().chain(tree.compared()).chain(&aggregate.aggr_expr).any(Expr::is_volatile) {
+            return Ok(None);
+        }
         let mut own = Vec::new();
         for expr in groups.iter().chain(tree.compared()) {
             match measured.owns(expr) {
@@ -237,8 +244,8 @@ impl<'a> FirstStep<'a> {
         for expr in own {
             match dependence(expr, schema) {
                 None => return Ok(false),
-                Some(Dependence::None) if self.keys.contains(expr) => {}
-                Some(Dependence::None) => self.keys.push(expr.clone()),
+                Some(Dependence::None) if self.tree.is_join() => add_members(&mut self.keys, expr, schema)?,
+                Some(Dependence::None) => add(&mut self.keys, expr.clone()),
                 Some(Dependence::Bin(grain)) => {
                     bins.push((grain, expr));
                     grains.push(grain);
@@ -300,15 +307,14 @@ impl<'a> FirstStep<'a> {
         if self.measured.owns(expr) != Some(true) {
             return Ok(expr.clone());
         }
-        let expr = self.measured.in_scan(expr)?;
-        if let Some(key) = self.key(&expr) {
-            return Ok(key);
-        }
-        let bin = self.time.as_ref().and_then(|(bin, time)| Some((self.key(bin)?, time)));
-        with_columns(&expr, &|column| {
-            let own = Expr::Column(column.clone());
-            Ok(bin.as_ref().filter(|(_, time)| own == **time).map_or(own, |(bin, _)| bin.clone()))
-        })
+        let replaced = self.measured.in_scan(expr)?.transform_down(|part| {
+            let bin = self.time.as_ref().filter(|(_, time)| part == *time).and_then(|(bin, _)| self.key(bin));
+            Ok(match self.key(&part).or(bin) {
+                Some(column) => Transformed::new(column, true, TreeNodeRecursion::Jump),
+                None => Transformed::no(part),
+            })
+        });
+        replaced.data()
     }
 
     /// The result of a call on the columns of the second aggregate; `None` if it cannot be put together.
@@ -370,11 +376,15 @@ impl<'a> FirstStep<'a> {
         Expr::Column(Column::new_unqualified(name))
     }
 
-    /// Both steps with the joins in between; `None` if the engine cannot answer the first.
-    fn plan(self, groups: u64) -> Result<Option<LogicalPlan>> {
+    /// The first step; `None` if the engine cannot answer it.
+    fn asked(&self) -> Result<Option<(Aggregate, AggregateSpec)>> {
         let scan = Arc::new(LogicalPlan::TableScan(self.measured.scan.clone()));
         let original = Aggregate::try_new(scan, self.keys.clone(), self.calls.clone())?;
-        let Some(spec) = AggregateSpec::of(&original)? else { return Ok(None) };
+        Ok(AggregateSpec::of(&original)?.map(|spec| (original, spec)))
+    }
+
+    /// Both steps with the joins in between.
+    fn plan(self, (original, spec): (Aggregate, AggregateSpec), groups: u64) -> Result<LogicalPlan> {
         let columns = original.schema.columns().into_iter().map(Expr::Column);
         let names = self.keys.iter().chain(&self.calls).map(name_of);
         let named =
@@ -389,8 +399,7 @@ impl<'a> FirstStep<'a> {
         let results = keys.chain(self.results).zip(schema.columns());
         let results = results.map(|(result, column)| result.alias_qualified(column.relation, column.name));
         let second = Arc::new(LogicalPlan::Aggregate(second));
-        let plan = Projection::try_new_with_schema(results.collect(), second, Arc::clone(schema))?;
-        Ok(Some(LogicalPlan::Projection(plan)))
+        Projection::try_new_with_schema(results.collect(), second, Arc::clone(schema)).map(LogicalPlan::Projection)
     }
 }
 
@@ -403,6 +412,19 @@ fn add(list: &mut Vec<Expr>, expr: Expr) {
     if !list.contains(&expr) {
         list.push(expr);
     }
+}
+
+/// Adds the meta, or the members of it, that an expression is computed from. The expression itself may fail for rows that are not
+/// joined.
+fn add_members(list: &mut Vec<Expr>, expr: &Expr, schema: &Schema) -> Result<()> {
+    expr.apply(|part| {
+        if schema.meta.as_ref().and_then(|meta| path(part, meta)).is_none() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        add(list, part.clone());
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    Ok(())
 }
 
 /// The name of an expression among the columns of the first step.

@@ -127,12 +127,13 @@ impl EngineAggregateExec {
     pub(crate) fn words(&self) -> String {
         let Work { node, scan, joined, .. } = self.work.as_ref();
         let calls: Vec<String> = node.original.aggr_expr.iter().map(|call| call.schema_name().to_string()).collect();
+        let calls = if calls.is_empty() { "the groups".to_owned() } else { calls.join(", ") };
         let name = scan.snapshot.name();
         let segments = scan.snapshot.segments().len();
         format!(
             "the engine answers {} of {name}: whole buckets from the statistics in the directories of {segments} segments, \
              the rest from the stored columns{}",
-            calls.join(", ").replace(&format!("{name}."), ""),
+            calls.replace(&format!("{name}."), ""),
             if joined.is_some() { "; only the series that the join needs" } else { "" }
         )
     }
@@ -206,12 +207,14 @@ impl Work {
         if stored.is_none() || first > last {
             return Some(Arc::from([instant(0)])); // There are no measurements.
         }
-        let mut starts = vec![bins.start(first).ok()?];
-        while let Some(next) = starts.last().and_then(|start| bins.next(*start).ok()).filter(|next| *next <= last) {
+        let (mut start, end) = (bins.start(first).ok()?, bins.start(last).ok()?);
+        let mut starts = vec![start];
+        while start < end {
             if starts.len() == BINS_MAX {
                 return None;
             }
-            starts.push(next);
+            start = bins.next(start).ok()?;
+            starts.push(start);
         }
         Some(starts.into_iter().map(instant).collect())
     }

@@ -1,6 +1,6 @@
 //! Aggregates that the engine computes before a join, or for narrower bins of time.
 
-use crate::support::World;
+use crate::support::{World, both};
 
 /// 60,000 measurements of 40 series in 100 days, some of them expired or deleted. Stations that are there twice, not at all, or
 /// without a height.
@@ -134,6 +134,9 @@ fn what_cannot_be_put_together_is_joined_first() {
         "SELECT st.state, avg(w.v) FROM w JOIN stations st ON w.s = st.station AND w.v > st.height GROUP BY st.state ORDER BY 1",
         "SELECT st.state, w.v, count(*) FROM w JOIN stations st ON w.s = st.station GROUP BY st.state, w.v ORDER BY 1, 2 LIMIT 5",
         "SELECT st.state, avg(w.v) FROM w JOIN stations st ON w.s = st.station WHERE w.v > 5 GROUP BY st.state ORDER BY 1",
+        // What differs from row to row, though it is always 0 here.
+        "SELECT floor(random()) AS k, count(*) FROM w JOIN stations st ON w.s = st.station GROUP BY k",
+        "SELECT max(st.height + floor(random())) FROM w JOIN stations st ON w.s = st.station",
     ] {
         world.rows("SET ebbtide.fast_paths = true");
         let plan = world.text(&format!("EXPLAIN {sql}"));
@@ -155,4 +158,69 @@ fn the_engine_aggregates_only_the_series_that_a_join_needs() {
         text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap()
     };
     assert!(count("buckets_pruned=") > 3 * (count("buckets_known=") + count("buckets_read=")), "{plan}");
+}
+
+#[test]
+fn what_fails_for_rows_that_are_not_joined_is_not_computed() {
+    let world = world();
+    let series = "(SELECT 'S' || value AS station, length('S' || value) AS size FROM generate_series(1, 9))";
+    // Of the series S1 to S9 alone.
+    for from in [
+        format!("w JOIN {series} AS x ON x.station = w.s AND x.size = length(w.s)"),
+        format!("w JOIN {series} AS x ON x.station = w.s LEFT JOIN stations st ON st.height = 10 / (length(w.s) - 3)"),
+        "w WHERE NOT EXISTS (SELECT 1 FROM (SELECT 'S' || value AS station FROM generate_series(10, 39)) AS x WHERE x.station = w.s)".to_owned(),
+    ] {
+        let sql = format!("SELECT 10 / (length(w.s) - 3) AS k, count(*) AS n, max(w.i) AS i FROM {from} GROUP BY k ORDER BY k");
+        let (fast, slow, plan) = both(&world, &sql);
+        assert_eq!(fast, slow, "{sql}\n{plan}");
+        assert!(plan.contains("EngineAggregateExec"), "{sql}\n{plan}");
+    }
+}
+
+#[test]
+fn bins_that_begin_before_the_first_time_are_not_asked_for() {
+    let world = World::at("2024-04-09T00:00:00Z");
+    world.rows("CREATE COLLECTION n WITH (timeField = 'time', metaField = 's', precision = 'ns')");
+    world.rows(
+        "INSERT INTO n (time, s, v) SELECT to_timestamp_seconds(-9223372036 + value), 'S' || (value % 4), value / 4.0
+         FROM generate_series(1, 40000)",
+    );
+    for part in ["dow", "month", "week", "year"] {
+        let sql = format!("SELECT extract({part} FROM time) AS k, count(*) AS n FROM n GROUP BY k ORDER BY k");
+        let (fast, slow, plan) = both(&world, &sql);
+        assert_eq!(fast, slow, "{sql}\n{plan}");
+    }
+}
+
+#[test]
+fn the_last_bin_of_the_calendar_does_not_take_later_times() {
+    let world = World::at("2024-04-09T00:00:00Z");
+    world.rows("CREATE COLLECTION n WITH (timeField = 'time', metaField = 's', granularity = 'hours')");
+    world.rows(
+        "INSERT INTO n (time, s) SELECT to_timestamp_seconds(8210266876000 + (value - 300) * 86400), 's' FROM generate_series(1, 400) AS g(value)",
+    );
+    for unit in ["month", "year"] {
+        let sql = format!("SELECT date_trunc('{unit}', time) AS k, count(*) AS n FROM n GROUP BY k ORDER BY k");
+        world.rows("SET ebbtide.fast_paths = true");
+        let fast = world.error(&sql).to_string();
+        world.rows("SET ebbtide.fast_paths = false");
+        assert_eq!(fast, world.error(&sql).to_string(), "{sql}");
+    }
+}
+
+#[test]
+fn the_engine_answers_for_collections_with_other_names() {
+    let world = world();
+    for sql in [
+        "SELECT x.s, avg(x.v) AS a FROM w AS x GROUP BY x.s ORDER BY x.s",
+        "SELECT upper(x.s) AS u, date_trunc('month', x.time) AS m, count(*) AS n FROM w x GROUP BY u, m ORDER BY u, m",
+        "SELECT date_trunc('day', time) AS d, max(i) AS i FROM w AS x GROUP BY d ORDER BY d DESC LIMIT 3",
+        "SELECT count(*) AS n, sum(x.i) AS i FROM (SELECT * FROM w) AS x WHERE x.s > 'S2'",
+    ] {
+        let (fast, slow, plan) = both(&world, sql);
+        assert_eq!(fast, slow, "{sql}\n{plan}");
+        assert!(plan.contains("EngineAggregateExec"), "{sql}\n{plan}");
+    }
+    let plan = world.text("EXPLAIN SELECT max(st.height) FROM w JOIN stations st ON w.s = st.station");
+    assert!(plan.contains("the engine answers the groups of w"), "{plan}");
 }
