@@ -2,6 +2,7 @@
 
 use crate::adapt::adapt_to;
 use crate::build::timestamps;
+use crate::columns::with_unknown;
 use crate::documents::{Accepted, BatchError};
 use crate::limits::{DOCUMENT_BYTES_MAX, FIELDS_MAX, NESTING_MAX, begin, check_name, too_large};
 use crate::schema::{FieldType, Schema, mismatch, nested_list};
@@ -45,7 +46,7 @@ pub fn batch_from_arrow(batch: &RecordBatch, schema: &Schema) -> Result<Accepted
         let to_batch = Place { path: name, rows: &|row| row, precision };
         let Some(array) = canonical(column, &ty, known, &to_batch)? else { continue };
         check_values(&array, &to_batch)?;
-        let ty = reconciled(&ty, array.data_type());
+        let ty = with_unknown(reconciled(&ty, array.data_type()), &array);
         if let Some(known) = known {
             known.join(&ty, name).map_err(|e| BatchError::new(first_value(column), e))?;
         }

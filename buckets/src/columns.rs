@@ -95,7 +95,7 @@ pub fn schema_of_batch(
 }
 
 /// The items of lists that were all empty are a column of booleans without values: their type is undecided.
-fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
+pub(crate) fn with_unknown(ty: FieldType, column: &ArrayRef) -> FieldType {
     match (ty, column.data_type()) {
         (FieldType::List(item), DataType::List(_)) => {
             let items = column.as_list::<i32>().values();

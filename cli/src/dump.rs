@@ -26,7 +26,7 @@ use rungs::RungEntry;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const FORMAT: &str = "ebbtide-dump";
@@ -53,6 +53,15 @@ struct Contents {
     /// Legal holds on the collections of the dump, and in a dump of everything those of the past.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     holds: Vec<DumpedHold>,
+}
+
+impl Contents {
+    /// Removes the files that are written so far: a partial dump cannot be restored.
+    fn remove_files(&self, folder: &Path) {
+        for (name, ..) in self.collections.iter().flat_map(DumpEntry::files) {
+            let _ = RealFs.remove(&folder.join(name));
+        }
+    }
 }
 
 /// A view: its name, and the statement that makes it.
@@ -96,6 +105,7 @@ impl DumpEntry {
 }
 
 struct Out {
+    path: PathBuf,
     file: Box<dyn WriteFile>,
     hasher: crc32fast::Hasher,
     bytes: u64,
@@ -108,8 +118,8 @@ pub(crate) struct SyncedFile(Arc<Mutex<Out>>);
 impl SyncedFile {
     /// Creates a file that does not exist.
     pub(crate) fn create(path: &Path) -> io::Result<SyncedFile> {
-        let file = RealFs.create(path)?;
-        Ok(SyncedFile(Arc::new(Mutex::new(Out { file, hasher: crc32fast::Hasher::new(), bytes: 0 }))))
+        let (path, file) = (path.to_owned(), RealFs.create(path)?);
+        Ok(SyncedFile(Arc::new(Mutex::new(Out { path, file, hasher: crc32fast::Hasher::new(), bytes: 0 }))))
     }
 
     /// Makes what was written durable.
@@ -125,7 +135,9 @@ impl SyncedFile {
 impl Write for SyncedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|out| {
-            out.file.append(bytes)?;
+            // The formats' errors do not name the file.
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", out.path.display()));
+            out.file.append(bytes).map_err(named)?;
             out.hasher.update(bytes);
             out.bytes += bytes.len() as u64;
             Ok(bytes.len())
@@ -189,7 +201,7 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
             Dumped::Documents(collection) => {
                 let file = file_name(collection.name(), at, "ndjson");
                 let path = folder.join(&file);
-                (write_new(&path, |sink| documents::dump(collection, &file, folder, sink)), "document")
+                (write_new(&path, |sink| documents::dump(collection, &file, sink)), "document")
             }
         };
         match outcome {
@@ -198,16 +210,13 @@ pub(crate) fn dump(cli: &Cli, args: &DumpArgs) -> Result<(), Failure> {
                 contents.collections.push(dumped);
             }
             Err(failure) => {
-                // A partial dump cannot be restored.
-                for (name, ..) in contents.collections.iter().flat_map(DumpEntry::files) {
-                    let _ = fs.remove(&folder.join(name));
-                }
+                contents.remove_files(folder);
                 return Err(failure);
             }
         }
     }
     let text = serde_json::to_vec_pretty(&contents).map_err(|e| fail(&e))?;
-    publish(&fs, folder, CONTENTS, &text).map_err(|e| fail(&e))?;
+    publish(&fs, folder, CONTENTS, &text).map_err(|e| fail(&e)).inspect_err(|_| contents.remove_files(folder))?;
     let count = contents.collections.len();
     let plural = if count == 1 { "" } else { "s" };
     eprintln!("{count} collection{plural} as of {} dumped to {}", contents.instant, folder.display());
@@ -294,10 +303,11 @@ fn publish(fs: &RealFs, folder: &Path, name: &str, bytes: &[u8]) -> io::Result<(
     if fs.exists(&new)? {
         fs.remove(&new)?;
     }
-    let mut file = fs.create(&new)?;
-    file.append(bytes)?;
-    file.sync()?;
-    drop(file);
+    let written = fs.create(&new).and_then(|mut file| {
+        file.append(bytes)?;
+        file.sync()
+    });
+    written.inspect_err(|_| drop(fs.remove(&new)))?;
     fs.publish(&new, &folder.join(name))
 }
 

@@ -17,6 +17,8 @@ mod admin;
 mod archive;
 mod args;
 mod batching;
+#[cfg(feature = "workers")]
+mod cancelled;
 mod chart;
 mod conformance;
 mod copies;
@@ -162,6 +164,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     #[cfg(unix)]
     outlive_file_limits(&runtime);
     let outcome = refuse_a_database(&cli).and_then(|()| execute(&cli, &runtime));
+    #[cfg(feature = "workers")]
+    cancelled::be_quiet();
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     match outcome {
         Ok(()) => 0,

@@ -149,7 +149,7 @@ fn open_for_writing(
     read.state.apply(Op::AddLog { first_seq: next_seq })?;
     let manifest = ManifestWriter::create(fs.as_ref(), dir, read.identity, read.number + 1, &read.checkpoint()?)?;
     remove_leftovers(fs.as_ref(), dir, &read, read.number + 1)?;
-    settle_folders(dir, &read)?;
+    settle_folders(dir, &read.listing, &read.state)?;
     crate::reserve::make(fs.as_ref(), dir);
     read.state.unlinks = true;
     let replayed = read.replayed;
@@ -507,13 +507,9 @@ fn remove_leftover(fs: &dyn Fs, path: &Path) -> Result<()> {
     }
 }
 
-/// Puts the markers for other programs into a folder that was made a database and is locked.
-pub(crate) fn mark_folders(fs: &Arc<dyn Fs>, dir: &Path, settings: &Settings) -> Result<()> {
-    settle_folders(dir, &read_beside(fs, dir, settings)?)
-}
-
-/// Puts the markers for other programs where they are needed, and removes them where they are not. What was left has gone.
-fn settle_folders(dir: &Path, read: &ReadState) -> Result<()> {
+/// Puts the markers for other programs where they are needed, and removes them where they are not. Segments that the state does not name
+/// have been removed.
+pub(crate) fn settle_folders(dir: &Path, listing: &Listing, state: &State) -> Result<()> {
     let marker = FileName::CompactFirst.to_string();
     let settle = |folder: &SegmentFolder, names: Option<&Vec<String>>, is_needed: bool| {
         match folder.opened(names.is_some(), names.is_some_and(|names| names.contains(&marker)), is_needed) {
@@ -525,15 +521,15 @@ fn settle_folders(dir: &Path, read: &ReadState) -> Result<()> {
             settled => settled,
         }
     };
-    for collection in read.state.collections.values() {
-        let listed = collection.folder.name().and_then(|name| read.listing.folders.get(name));
+    for collection in state.collections.values() {
+        let listed = collection.folder.name().and_then(|name| listing.folders.get(name));
         settle(&collection.folder, listed.map(|listed| &listed.names), collection.types_differ())?;
     }
-    for documents in read.state.documents.values() {
-        let listed = documents.folder.name().and_then(|name| read.listing.folders.get(name));
+    for documents in state.documents.values() {
+        let listed = documents.folder.name().and_then(|name| listing.folders.get(name));
         settle(&documents.folder, listed.map(|listed| &listed.names), false)?;
     }
-    settle(&read.state.folder, Some(&read.listing.names), read.state.has_old_segments())
+    settle(&state.folder, Some(&listing.names), state.has_old_segments())
 }
 
 pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {

@@ -155,6 +155,10 @@ fn check_server(scheme: &str, variable: impl Fn(&str) -> Option<String>) -> Resu
         _ => return Ok(()),
     };
     let is_true = |text: String| matches!(&*text.to_ascii_lowercase(), "1" | "true" | "on" | "yes" | "y");
+    // An emulator has an address of its own.
+    if scheme == "az" && variable("AZURE_STORAGE_USE_EMULATOR").is_some_and(is_true) {
+        return Ok(());
+    }
     // The first one counts.
     let set = names.iter().find_map(|name| Some((name, variable(name)?.to_ascii_lowercase())));
     let Some((name, address)) = set.filter(|(_, address)| !address.starts_with("https://")) else { return Ok(()) };
@@ -303,6 +307,7 @@ mod tests {
             ("s3", &[("AWS_ENDPOINT_URL", "http://h:9000")][..], Some("needs AWS_ALLOW_HTTP=true")),
             ("s3", &[("AWS_ENDPOINT_URL", "h:9000")][..], Some("AWS_ENDPOINT_URL must begin with https:// or http://")),
             ("az", &[("AZURE_STORAGE_ENDPOINT", "http://h")][..], Some("needs AZURE_ALLOW_HTTP=true")),
+            ("az", &[("AZURE_STORAGE_ENDPOINT", "http://h"), ("AZURE_STORAGE_USE_EMULATOR", "true")][..], None),
             ("gs", &[("AWS_ENDPOINT_URL", "h:9000")][..], None),
         ] {
             let found = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());

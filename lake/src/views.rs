@@ -165,7 +165,10 @@ impl Dialect {
                     tests => format!("({})", tests.join(" OR ")),
                 });
             }
-            "$eq" if value.is_null() => return Some(format!("{place} IS NULL")),
+            // A list is null to a rule if an item is.
+            "$eq" if value.is_null() => {
+                return (!matches!(ty, FieldType::List(_))).then(|| format!("{place} IS NULL"));
+            }
             "$eq" => "=",
             "$gt" => ">",
             "$gte" => ">=",

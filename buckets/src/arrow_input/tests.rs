@@ -27,6 +27,28 @@ fn canonical_columns_are_not_copied() {
 }
 
 #[test]
+fn lists_of_bools_without_values_leave_the_item_type_open() {
+    let mut lists = ListBuilder::new(BooleanBuilder::new());
+    lists.append(true);
+    lists.append_value([None::<bool>]);
+    let lists: ArrayRef = Arc::new(lists.finish());
+    let inner = Arc::new(Field::new("l", lists.data_type().clone(), true));
+    let object: ArrayRef = Arc::new(StructArray::from(vec![(inner, lists.clone())]));
+    let empty = batch(vec![("t", times(&[1, 2])), ("l", lists), ("o", object)]);
+    let open = batch_from_arrow(&empty, &schema()).unwrap().schema;
+    let of = |item| FieldType::List(Box::new(item));
+    assert_eq!(open.field_type("l"), Some(&of(FieldType::Unknown)));
+    assert_eq!(open.field_type("o"), Some(&FieldType::Object(vec![("l".to_owned(), of(FieldType::Unknown))])));
+    let mut texts = ListBuilder::new(StringBuilder::new());
+    texts.append_value([Some("x")]);
+    let texts = batch(vec![("t", times(&[3])), ("l", Arc::new(texts.finish()))]);
+    let known = batch_from_arrow(&texts, &open).unwrap().schema;
+    assert_eq!(known.field_type("l"), Some(&of(FieldType::String)));
+    let again = batch_from_arrow(&empty, &known).unwrap();
+    assert_eq!((again.batch.schema(), &again.schema), (known.arrow(), &known));
+}
+
+#[test]
 fn other_widths_and_encodings_become_canonical() {
     let dictionary: DictionaryArray<Int8Type> = vec![Some("a"), None].into_iter().collect();
     let decimal = Decimal128Array::from(vec![Some(125), None]).with_precision_and_scale(9, 2).unwrap();

@@ -17,13 +17,9 @@ const BATCH: usize = 10_000;
 const BEFORE_TIME: &str = "{\"_ts\":";
 const BEFORE_DOCUMENT: &str = ",\"document\":";
 
-pub(super) fn dump(
-    collection: &DocumentsSnapshot,
-    file: &str,
-    folder: &Path,
-    sink: &SyncedFile,
-) -> Result<DumpEntry, Failure> {
-    let fail = |e: io::Error| Failure::new(format!("cannot write {}: {e}", folder.join(file).display()));
+pub(super) fn dump(collection: &DocumentsSnapshot, file: &str, sink: &SyncedFile) -> Result<DumpEntry, Failure> {
+    // The error names the file.
+    let fail = |e: io::Error| Failure::new(format!("cannot write {e}"));
     let mut out = sink.clone();
     let (mut lines, mut count, mut failed) = (Vec::new(), 0, None);
     collection.for_each(&mut |found| {

@@ -395,6 +395,31 @@ fn a_limit_of_the_size_of_files_leaves_the_space_for_a_full_disk_alone() {
     assert!(good(path, &["--db", "db", "sweep"]).starts_with("1 bucket"));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_dump_that_cannot_be_written_names_the_file_and_leaves_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    good(
+        path,
+        &["--db", "db", "sql", "CREATE COLLECTION c WITH (timeField = 't'); CREATE COLLECTION d; CREATE COLLECTION e"],
+    );
+    good(path, &["--db", "db", "sql", "INSERT INTO c (t, v) VALUES ('2024-01-01T00:00:00Z', 1); FLUSH"]);
+    good(path, &["--db", "db", "command", r#"{"insert": "d", "documents": [{"_id": 1}]}"#]);
+    for (collection, what) in
+        [("c", "the result: out/0001-c.parquet"), ("d", "out/0001-d.ndjson"), ("e", "the dump out")]
+    {
+        let mut limited = std::process::Command::new("sh");
+        let script = "ulimit -f 0; exec \"$0\" --db db dump out -c \"$1\"";
+        limited.args(["-c", script, env!("CARGO_BIN_EXE_ebbtide"), collection]).current_dir(path);
+        let dumped = limited.output().unwrap();
+        let said = String::from_utf8_lossy(&dumped.stderr);
+        assert_eq!(dumped.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("cannot write {what}: File too large")), "{said}");
+        assert!(path.join("out").read_dir().unwrap().next().is_none(), "{said}");
+    }
+}
+
 #[test]
 fn numbers_that_json_lacks_are_numbers_again_after_an_import_of_lines() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::files::{FileName, collection_of};
 use crate::fs::{FileLock, Fs, replace, write_synced};
 use crate::manifest::ManifestWriter;
-use crate::open::{list, refuse_foreign, state_of, take_lock};
+use crate::open::{list, refuse_foreign, settle_folders, state_of, take_lock};
 use crate::sync::{Condvar, Mutex};
 use crate::wal::log_of;
 use ebbtide_buckets::on_threads;
@@ -151,10 +151,12 @@ impl<'a> CopyFolder<'a> {
         Ok(content.len() as u64)
     }
 
-    /// Makes the folder a database, whose files were fetched. From then on it can be opened.
+    /// Makes the folder a database, whose files were fetched. From then on it can be opened. Folders whose files other programs must not
+    /// read together have their marker before.
     pub(super) fn become_database(&self, loaded: &Loaded, hold: CopyHold, writer: Option<&Writer>) -> Result<()> {
         let (fs, dir) = (self.fs.as_ref(), self.dir);
         let mut state = state_of(self.fs, dir, 1, loaded.edits.clone(), 0).map_err(|(_, damage)| damage)?;
+        settle_folders(dir, &list(fs, dir)?, &state)?;
         let first_seq = match loaded.records.first() {
             Some(first) => first.seq,
             None => state.applied_seq.max(loaded.last_seq) + 1,

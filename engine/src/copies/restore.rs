@@ -11,7 +11,7 @@ use super::store::unreachable;
 use super::writer::{Sent, Writer};
 use crate::error::{Error, Result};
 use crate::identity::{hex, new_identity};
-use crate::open::{mark_folders, state_of};
+use crate::open::state_of;
 use ebbtide_ttl::{Code, Timestamp};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -132,9 +132,8 @@ fn retain_used(place: &CopyPlace, loaded: &mut Loaded) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the restored database can be read, and marks folders that other programs must not read yet.
+/// Checks that the restored database can be read.
 fn check(place: &CopyPlace) -> Result<()> {
-    mark_folders(&place.fs, &place.dir, &place.settings)?;
     let (fs, clock, dir) = (place.fs.clone(), place.clock.clone(), place.dir.clone());
     crate::open::open(fs, clock, dir, place.settings.clone(), true).map(drop)
 }

@@ -68,7 +68,7 @@ pub struct Shipper {
     /// When it was last noted in the folder how far it is.
     noted: Option<Timestamp>,
     superseded: Option<Error>,
-    /// The places among which this one is new, and is to be checked before anything is stored there.
+    /// The places among which this one is new. It is checked before anything is stored there.
     pub(super) new_among: Option<Arc<dyn ArchivePlaces>>,
 }
 
@@ -201,9 +201,10 @@ impl Shipper {
         if self.epoch.is_none() {
             if let Some(places) = &self.new_among {
                 check_above(places.as_ref(), &self.status.url)?;
-                self.new_among = None;
             }
             self.begin_epoch()?;
+            // Not before: a store that is away shows no table either.
+            self.new_among = None;
         }
         if self.send()? {
             return Ok(false);

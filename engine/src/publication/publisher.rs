@@ -83,7 +83,7 @@ pub(crate) fn publish_to(
     url: &str,
     every_seconds: i64,
 ) -> Result<PublishedVersion> {
-    check_store(engine, of, url)?;
+    check_new_place(engine, of, url)?;
     let (id, is_new, before) = {
         let _maintenance = engine.maintenance.lock();
         engine.check_writable()?;
@@ -93,7 +93,6 @@ pub(crate) fn publish_to(
         let before = collection.publication.as_ref().filter(|record| record.url == url);
         let owners = before.map(|record| record.owners.clone()).unwrap_or_default();
         let record = PublicationRecord { url: url.to_owned(), every_seconds, owners };
-        check_url("the place of a table", url)?;
         record.check()?;
         let takes = |c: &Arc<CollectionState>| {
             let published = c.publication.as_ref().is_some_and(|other| other.url == url);
@@ -105,7 +104,6 @@ pub(crate) fn publish_to(
             return Err(Error::new(Code::InvalidOptions, what));
         }
         if before.is_none() {
-            check_folder(&engine.dir, url)?;
             check_places(&state, url)?;
         }
         let (is_moved, before) = (before.is_none(), collection.publication.as_deref().cloned());
@@ -134,16 +132,19 @@ pub(crate) fn publish_to(
     made
 }
 
-/// Refuses a new place in object storage that is within a table or a copy. No lock is held while the store answers.
-fn check_store(engine: &Engine, of: Published<'_>, url: &str) -> Result<()> {
+/// Refuses a new place that is within a table or a copy, or in the folder of the database. No lock is held while a store answers.
+fn check_new_place(engine: &Engine, of: Published<'_>, url: &str) -> Result<()> {
     engine.check_writable()?;
     check_url("the place of a table", url)?;
     let places = {
         let state = engine.state.read();
         let is_there = |c: &Arc<CollectionState>| c.publication.as_ref().is_some_and(|record| record.url == url);
-        let is_known = state.by_id(id_of(&state, of)?).is_some_and(is_there);
-        state.places.clone().filter(|_| !is_known)
+        if state.by_id(id_of(&state, of)?).is_some_and(is_there) {
+            return Ok(());
+        }
+        state.places.clone()
     };
+    check_folder(&engine.dir, url)?;
     places.map_or(Ok(()), |places| check_above(places.as_ref(), url))
 }
 

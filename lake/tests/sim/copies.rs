@@ -2,7 +2,8 @@
 
 use crate::world::{HOUR, OTHER, ROOT, World, at, reading};
 use ebbtide::bson::doc;
-use ebbtide::fs::{Fs, sim::Variant};
+use ebbtide::fs::Fs;
+use ebbtide::fs::sim::{SimFs, Variant};
 use ebbtide::ttl::{Code, Filter, Timestamp, Value};
 use ebbtide::{Builder, CollectionOptions, Database, DocumentsOptions, ScanRequest, Settings, ShipOptions, Shipper};
 use ebbtide_lake::Store as _;
@@ -622,6 +623,42 @@ fn a_restore_has_the_files_that_the_database_had_and_no_others() {
     let target = machine.another();
     builder(&target).promote(URL).unwrap();
     assert_eq!(segments(&target), segments(&machine));
+}
+
+#[test]
+fn a_restored_folder_is_marked_for_other_programs_before_it_is_a_database() {
+    const MARKER: &str = "/run-COMPACT-first.parquet";
+    let machine = World::new(SimStore::new(1, 0));
+    // Each row counts as many, so that a seal does not rewrite segments of other types.
+    let settings = Settings { segment_rows_max: 1, ..Settings::default() };
+    let db = machine.builder().settings(settings).open().unwrap();
+    let c = weather(&db);
+    let half = Value::Object(vec![
+        ("t".into(), Value::Date(at(1))),
+        ("sensor".into(), Value::from("a")),
+        ("v".into(), Value::Double(0.5)),
+    ]);
+    for measurement in [reading(0, 12_345), half] {
+        c.insert_documents(&[measurement]).unwrap();
+        db.flush().unwrap();
+    }
+    shipper_of(&machine, None).ship_now().unwrap();
+    let has = |fs: &SimFs, name: &str| fs.files().iter().any(|path| path.to_string_lossy().contains(name));
+    assert!(has(&machine.fs, MARKER));
+    let target = machine.another();
+    target.fs.record();
+    builder(&target).restore(URL, None).unwrap();
+    assert!(has(&target.fs, MARKER));
+    let steps = target.fs.steps();
+    for step in 0..=steps.len() {
+        let interrupted = target.on(target.fs.before_step(step));
+        if has(&interrupted.fs, "/MANIFEST-") {
+            assert!(has(&interrupted.fs, MARKER), "{step} of {steps:?}");
+        } else {
+            builder(&interrupted).restore(URL, None).unwrap();
+            assert_eq!(content(&open(&interrupted), at(2)), content(&db, at(2)), "{step} of {steps:?}");
+        }
+    }
 }
 
 #[test]
