@@ -1,8 +1,7 @@
 //! `x::uuid` and `UUID '...'`: calls of functions in the place of casts to a type that DataFusion does not know.
 
-use super::expressions::call;
+use super::expressions::{call, cast_of};
 use super::visit::Flow;
-use crate::dml::cast_of;
 use crate::error::QueryError;
 use crate::functions::uuids::{TRY_UUID, UUID};
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Value, VisitorMut};
