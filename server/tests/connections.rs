@@ -213,7 +213,7 @@ async fn transactions_and_unknown_things_are_refused_by_name() {
         (rawdoc! { "find": "c", "$db": "db", "collation": { "locale": "de" } }, 115),
         (rawdoc! { "finds": "c", "$db": "db" }, 59),
         (rawdoc! { "find": "c" }, 40414),
-        (rawdoc! { "find": 5, "$db": "db" }, 14),
+        (rawdoc! { "find": 5, "$db": "db" }, 2),
         (rawdoc! { "find": "c", "$db": "db", "limit": -1 }, 51024),
         (rawdoc! { "insert": "c", "$db": "db" }, 40414),
         (rawdoc! { "insert": "c", "$db": "db", "documents": [1] }, 14),

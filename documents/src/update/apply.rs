@@ -86,7 +86,13 @@ impl Change {
                 self.set(document, Node::Value(value.as_raw_bson_ref()), room)
             }
             Action::SetOnInsert(_) => Ok(()),
-            Action::Unset => document.take(&self.path).map(|_| ()),
+            Action::Unset => {
+                // An element that becomes null counts, also if it was null.
+                if document.take(&self.path)?.is_some() {
+                    occasion.is_change.set(true);
+                }
+                Ok(())
+            }
             Action::Compute(arithmetic, operand) => {
                 self.compute(document, *arithmetic, operand.as_raw_bson_ref(), room)
             }

@@ -4,14 +4,13 @@ use datafusion::arrow::compute::kernels::comparison::like;
 
 #[test]
 fn texts_are_found_where_like_finds_them() {
-    let parts = ["", "%", "a", "b", "ab", "ä", "\n"];
+    let parts = ["%", "a", "b", "ab", "ä"];
     let mut patterns = vec![String::new()];
     for _ in 0..5 {
         patterns = patterns.iter().flat_map(|one| parts.map(|part| format!("{one}{part}"))).collect();
-        patterns.sort();
-        patterns.dedup();
-        patterns = patterns.into_iter().step_by(3).collect();
     }
+    patterns.sort();
+    patterns.dedup();
     let values = ["", "a", "b", "ab", "ba", "aab", "abab", "baab", "aä", "äaäb", "a\nb", "ab\nab", "abba", "bäba"];
     let array = StringArray::from_iter_values(values);
     let mut searched = 0;
@@ -23,7 +22,7 @@ fn texts_are_found_where_like_finds_them() {
             assert_eq!(Some(texts.are_in(value)), expected, "{value:?} LIKE {pattern:?}");
         }
     }
-    assert!(searched > 100, "{searched} of {} patterns", patterns.len());
+    assert!(searched > 1_000, "{searched} of {} patterns", patterns.len());
 }
 
 #[test]

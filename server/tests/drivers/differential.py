@@ -463,13 +463,14 @@ def asked(action):
 
 
 def loose(value):
-    """Numbers by their value, without the last digits, which of sums are sometimes others there; members in any order."""
+    """Numbers by their value, without the last digits, which of sums are sometimes others there; members in any order. There
+    covariances of windows that lose values have errors of some 1e-13 of these."""
     if isinstance(value, dict):
         return sorted((name, loose(member)) for name, member in value.items())
     if isinstance(value, list):
         return [loose(member) for member in value]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return ("number", f"{0.0 if abs(value) <= 1e-12 else float(value):.13g}")
+        return ("number", f"{0.0 if abs(value) <= 1e-11 else float(value):.11g}")
     return (type(value).__name__, str(value))
 
 
@@ -578,6 +579,9 @@ for case in range(cases):
         results[0] = results[1] if nothing else results[0]
     if kind == "let" and results[0][0] == results[1][0] == "error" and 17276 in (results[0][1], results[1][1]):
         # Of an unknown variable and another mistake the one is told that is met first.
+        results[0] = results[1]
+    if kind == "operator" and "$setEquals" in made and sorted([results[0][1], results[1][1]], key=str) == [17044, 5887502]:
+        # Which of its two codes a constant that is no list gives depends on how it is written there.
         results[0] = results[1]
     if kind == "nested" and results[0][0] == results[1][0] == "error" and results[0] != results[1] and fail_apart(made):
         # Of several mistakes another one is reported there, where the outline of all stages is looked at before any is read.

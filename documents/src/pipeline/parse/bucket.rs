@@ -25,7 +25,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
             }
             "output" => {
                 let what = "The $bucket 'output' field must be an object";
-                fields = Some(output(object(value, 40196, what)?, constants)?);
+                fields = Some(object(value, 40196, what)?);
             }
             other => return Err(wrong(40197, format!("Unrecognized option to $bucket: {other}."))),
         }
@@ -58,7 +58,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, constants: &Constants, stages: &m
     let id = rawdoc! { "$let": { "vars": { "by": by }, "in": { "$switch": switch } } };
     let id = constants.expression(RawBsonRef::Document(&id))?;
     let fields = match fields {
-        Some(fields) => fields,
+        Some(fields) => output(fields, constants)?,
         None => vec![count()?],
     };
     stages.push(Stage::Group(Group { id, fields }));
