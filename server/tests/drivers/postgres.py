@@ -102,7 +102,8 @@ def with_psycopg():
         filled = "SELECT date_bin_gapfill('12 hours', t) AS b, count(n) FROM w WHERE t >= %s AND t < %s GROUP BY b"
         assert len(db.execute(filled, (day, day + dt.timedelta(days=2))).fetchall()) == 4
         assert psycopg.types.TypeInfo.fetch(db, "hstore") is None
-        assert db.execute("SELECT %t, %t", ([1.5, None], ["a", "b,c"])).fetchone() == ([1.5, None], ["a", "b,c"])
+        # psycopg declares no type for a list of texts in text form.
+        assert db.execute("SELECT %t, %t, %b", ([1.5, None], ["a", "b,c"], ["a", "b,c"])).fetchone() == ([1.5, None], '{a,"b,c"}', ["a", "b,c"])
         assert psycopg.ClientCursor(db).execute("SELECT %s", (b"\x00\xff",)).fetchone() == (b"\x00\xff",)
         for state, wrong in [
             ("42703", "SELECT nope FROM w"), ("42883", "SELECT nope(n) FROM w"), ("22012", "SELECT n / 0 FROM w"),
