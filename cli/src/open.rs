@@ -7,7 +7,7 @@ use ebbtide::{Builder, CopyCache, Database, Following};
 use ebbtide_lake::{Cancellation, Lake};
 use ebbtide_query::changes_database;
 use ebbtide_query::statement::{Statement, StatementKind};
-use ebbtide_ttl::SystemClock;
+use ebbtide_ttl::{Code, SystemClock};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -80,6 +80,12 @@ pub(crate) fn or_new(cli: &Cli) -> Result<Database, Failure> {
 pub(crate) fn must_exist(cli: &Cli) -> Result<(), Failure> {
     if Database::exists(&cli.db)? {
         return Ok(());
+    }
+    // A replica or a restore that has not ended may be there.
+    if let Err(error) = builder(&cli.db).read_only().open()
+        && error.code() != Code::NamespaceNotFound
+    {
+        return Err(error.into());
     }
     Err(Failure::new(format!(
         "there is no database at {}; name one with --db or EBBTIDE_DB, or create one with ebbtide import or CREATE COLLECTION",

@@ -52,7 +52,7 @@ pub use status::{ReplicaStatus, ShipStatus};
 pub use store::CopyStore;
 pub use unshipped::Unshipped;
 pub use writer::ShippedNote;
-pub(crate) use writer::{Writer, check_folder};
+pub(crate) use writer::{Writer, check_folder, check_no_copy};
 
 use crate::error::Result;
 

@@ -272,6 +272,7 @@ pub(crate) fn read_manifest(
     names: &[String],
 ) -> Result<(u64, ManifestContents, Option<ShutdownMarker>)> {
     let Some(number) = names.iter().filter_map(|name| FileName::manifest_number(name)).max() else {
+        copies::check_no_copy(fs, dir)?;
         return Err(Error::new(Code::NamespaceNotFound, format!("there is no database at {}", dir.display())));
     };
     // Read first: a writer in another process writes it last.

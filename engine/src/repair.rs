@@ -14,6 +14,7 @@ pub use report::{Loss, LostMeta, RepairReport};
 
 use self::report::text_of;
 use crate::clean_shutdown::ShutdownMarker;
+use crate::copies::check_no_copy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{FileName, Listing};
 use crate::fs::{Fs, write_synced};
@@ -73,6 +74,7 @@ pub(crate) fn repair(fs: &Arc<dyn Fs>, clock: &dyn Clock, dir: &Path, mode: Repa
     }
     // Checked before the lock is taken: nothing is written into a foreign folder, not even a lock file.
     if manifest::numbers(fs.as_ref(), dir)?.is_empty() {
+        check_no_copy(fs.as_ref(), dir)?;
         return Err(no_manifest(dir, &list(fs.as_ref(), dir)?));
     }
     let lock = match mode {

@@ -1,8 +1,8 @@
 //! Copies on the command line.
 
-use crate::cli::inside;
 #[cfg(unix)]
 use crate::cli::{Log, command};
+use crate::cli::{inside, write};
 #[cfg(unix)]
 use std::io::{BufRead, BufReader};
 #[cfg(unix)]
@@ -140,6 +140,21 @@ fn shipping_needs_a_database_and_an_interval_of_a_second_at_least() {
     ] {
         let refused = run(args);
         assert!(refused.code != 0 && refused.stderr.contains(says), "{args:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn commands_say_that_a_restore_has_not_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    // What is left if its process is killed before it has fetched anything.
+    std::fs::create_dir(folder.path().join("begun")).unwrap();
+    write(folder.path(), "begun/COPY", "file:///copy");
+    for args in
+        [&["verify"][..], &["repair"], &["status"], &["sql", "SELECT * FROM w"], &["sql", "CREATE COLLECTION w"]]
+    {
+        let refused = inside(folder.path(), &[&["--db", "begun"], args].concat(), "");
+        assert_eq!(refused.code, 1, "{args:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("or a restore into it has not ended"), "{args:?}: {}", refused.stderr);
     }
 }
 

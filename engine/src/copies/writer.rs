@@ -246,6 +246,15 @@ pub(super) fn not_primary(reason: &str) -> Error {
 
 /// Refuses to open a folder for writing that is a replica, or no longer the primary.
 pub(crate) fn check_folder(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    check_no_copy(fs, dir)?;
+    match Writer::of_folder(fs, dir)?.and_then(|writer| writer.refusal()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Refuses the folder of a replica, or of a restore that has not ended.
+pub(crate) fn check_no_copy(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let path = FileName::Copy.path(dir);
     if fs.exists(&path).map_err(|e| Error::io("access", &path, &e))? {
         let url = fs.read(&path).map_err(|e| Error::io("read", &path, &e))?;
@@ -256,8 +265,5 @@ pub(crate) fn check_folder(fs: &dyn Fs, dir: &Path) -> Result<()> {
         );
         return Err(Error::new(Code::IllegalOperation, what));
     }
-    match Writer::of_folder(fs, dir)?.and_then(|writer| writer.refusal()) {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+    Ok(())
 }
