@@ -22,6 +22,7 @@ mod short_forms;
 mod using;
 mod uuids;
 pub(crate) mod visit;
+mod wildcards;
 mod windows;
 
 pub(crate) use capitals::{locations_of_names, quote_mixed_case};

@@ -9,15 +9,15 @@ use super::orders;
 use super::refused::refused;
 use super::using::value_of;
 use super::visit::{Flow, each_expr, each_outer_expr_mut};
+use super::wildcards::{argument, expr_of, is_columns, wildcard_of};
 use crate::error::{QueryError, Result as QueryResult};
 use datafusion::arrow::array::StringArray;
 use datafusion::arrow::compute::regexp_is_match_scalar;
 use datafusion::common::{Column, DataFusionError, Result, plan_err};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectNamePart, Query,
-    RenameSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, Value, Visit,
-    WildcardAdditionalOptions,
+    Expr, FunctionArgExpr, GroupByExpr, Ident, Query, RenameSelectItem, Select, SelectItem, SetExpr, Statement, Value,
+    Visit,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -95,57 +95,12 @@ fn selecting(query: &Query, wildcard: SelectItem) -> Query {
     asked
 }
 
-/// What is selected to learn which columns an item may stand for; `None` if it stands for itself.
-pub(super) fn wildcard_of(item: &SelectItem) -> Option<SelectItem> {
-    let mut wildcard = match item {
-        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) if options.opt_rename.is_some() => {
-            item.clone()
-        }
-        item => match argument(calls_in(expr_of(item)?, is_columns).first()?) {
-            Some(FunctionArgExpr::WildcardWithOptions(options)) => SelectItem::Wildcard(options),
-            Some(FunctionArgExpr::QualifiedWildcard(name)) => {
-                let table = SelectItemQualifiedWildcardKind::ObjectName(name);
-                SelectItem::QualifiedWildcard(table, WildcardAdditionalOptions::default())
-            }
-            _ => SelectItem::Wildcard(WildcardAdditionalOptions::default()),
-        },
-    };
-    if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = &mut wildcard {
-        options.opt_rename = None;
-    }
-    Some(wildcard)
-}
-
 /// A `*`, without values that replace columns.
 fn star(item: &SelectItem) -> Option<SelectItem> {
     let mut star = item.clone();
     let (SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options)) = &mut star else { return None };
     options.opt_replace = None;
     Some(star)
-}
-
-fn expr_of(item: &SelectItem) -> Option<&Expr> {
-    match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
-    }
-}
-
-fn is_columns(expr: &Expr) -> bool {
-    let Expr::Function(Function { name, over: None, filter: None, .. }) = expr else { return false };
-    matches!(
-        name.0.as_slice(),
-        [ObjectNamePart::Identifier(name)] if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("columns")
-    )
-}
-
-/// The argument of a call of `COLUMNS`.
-fn argument(call: &Expr) -> Option<FunctionArgExpr> {
-    let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = call else { return None };
-    match list.args.as_slice() {
-        [FunctionArg::Unnamed(argument)] => Some(argument.clone()),
-        _ => None,
-    }
 }
 
 /// The query with the columns that were found for its items.

@@ -5,13 +5,14 @@
 //! that would clash with another one of its list is named by its own text; and so is an expression in an inner query,
 //! where DataFusion would show its own form of it.
 
-use super::columns::{may_stand_for_columns, wildcard_of};
+use super::columns::may_stand_for_columns;
 use super::dialect::EbbtideDialect;
 use super::expressions::call;
 use super::lists::has_aggregate;
 use super::using::{name_of, value_of};
 use super::uuids::is_cast_to_uuid;
 use super::visit::{Flow, each_expr, each_expr_mut, visit_mut};
+use super::wildcards::wildcard_of;
 use crate::error::QueryError;
 use crate::functions::apart::APART;
 use crate::statement::lexer::Offsets;

@@ -1,9 +1,9 @@
 //! `ORDER BY ALL`, and orders by the place of a window over groups.
 
-use super::columns::wildcard_of;
 use super::lists::has_aggregate;
 use super::refused::refused;
 use super::visit::{Flow, each_expr};
+use super::wildcards::wildcard_of;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, SetExpr, Value,
 };
