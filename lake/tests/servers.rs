@@ -630,7 +630,8 @@ fn an_archive_and_a_table_on_an_s3_server_are_read_back() {
 #[test]
 fn requests_that_a_server_refuses_because_there_are_too_many_are_repeated() {
     let Some(python) = python_with("moto.server") else { return };
-    let told = run_on(&s3(&python, BUSY_MOTO));
+    // While the archive is made: requests of a look-up before the table is made are not counted as those of its place.
+    let told = run_on(&s3(&python, &BUSY_MOTO.replace("number == 20", "number == 12")));
     let refused: u64 = told.split(' ').next().unwrap().parse().unwrap();
     // Five seconds, with growing pauses between the requests.
     assert!((1..100).contains(&refused) && told.ends_with("throttled: true"), "{told}");

@@ -78,7 +78,7 @@ print('port', server.get_host_and_port()[1], flush=True)
 threading.Event().wait()
 ";
 
-/// The same, but from the twelfth request on all requests are refused for five seconds because there are too many.
+/// The same, but from the twentieth request on all requests are refused for five seconds because there are too many.
 pub(crate) const BUSY_MOTO: &str = "
 import itertools, time
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -89,7 +89,7 @@ ends = 0
 def busy(environ, start_response):
     global ends
     number = next(requests)
-    if number == 12:
+    if number == 20:
         ends = time.monotonic() + 5
     if time.monotonic() >= ends:
         return application(environ, start_response)
