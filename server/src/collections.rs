@@ -343,7 +343,7 @@ fn whole(figures: &Map<String, Json>, name: &str) -> i64 {
     figures.get(name).and_then(Json::as_i64).unwrap_or_default()
 }
 
-/// The `scale` of a command on sizes, of which the whole part counts.
+/// The `scale` of a command on sizes; a fraction is cut off.
 fn scale(command: &Command<'_>) -> Result<i64> {
     match command.get("scale").map(|scale| whole_part("scale", scale)).transpose()? {
         Some(scale) if scale < 1 => {

@@ -310,7 +310,7 @@ impl<'a> Command<'a> {
         self.get(option).map(|value| switch(option, value)).transpose()
     }
 
-    /// A number from 0, of which the whole part counts.
+    /// A number of 0 or more; a fraction is cut off.
     pub(crate) fn count(&self, option: &str) -> Result<Option<u64>> {
         self.get(option).map(|value| count_of(option, value)).transpose()
     }
@@ -405,7 +405,7 @@ pub(crate) fn whole_part(option: &str, value: RawBsonRef<'_>) -> Result<i64> {
     }
 }
 
-/// A number from 0, of which the whole part counts.
+/// A number of 0 or more; a fraction is cut off.
 pub(crate) fn count_of(option: &str, value: RawBsonRef<'_>) -> Result<u64> {
     let whole = whole_part(option, value)?;
     u64::try_from(whole).map_err(|_| {

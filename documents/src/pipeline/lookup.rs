@@ -137,8 +137,8 @@ impl Table {
         &self.documents[at]
     }
 
-    /// The numbers of the documents that may have a value. Lists are equal to lists within documents too, and regular expressions
-    /// match texts, neither of which the table knows.
+    /// The numbers of the documents that may have a value. For a list or a regular expression these are all documents: the table does not
+    /// have lists as values, nor texts by patterns.
     pub(super) fn candidates(&self, value: &RawBson) -> Cow<'_, [usize]> {
         match value {
             RawBson::Array(_) | RawBson::RegularExpression(_) => Cow::Owned((0..self.documents.len()).collect()),

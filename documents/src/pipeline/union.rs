@@ -39,7 +39,7 @@ impl Pipeline {
     }
 }
 
-/// The part of the memory that is left which the documents of a union may take to be kept: one in so many.
+/// The documents of a union are kept if they take at most this fraction of the remaining memory: one eighth.
 const KEPT_SHARE: usize = 8;
 
 /// The documents of the other collection, kept for further runs of a pipeline with the stage, such as that of a `$lookup`. The

@@ -30,7 +30,7 @@ use ebbtide::AggregateRequest;
 use ebbtide_buckets::{FieldType, Schema};
 use std::sync::Arc;
 
-/// Bins of time are worth a first step if there are at least so many rows for each.
+/// The minimum number of rows for each bin of time, on average, for which a first step is made.
 const ROWS_OF_A_BIN: u64 = 8;
 
 /// The plan with its aggregates in two steps where that saves reading rows.
@@ -40,7 +40,7 @@ pub(crate) fn aggregate_early(plan: LogicalPlan, state: &SessionState) -> Result
     }
     let early = plan.transform_up(|node| {
         let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
-        // What cannot be planned so is planned in one step.
+        // If it cannot be planned in two steps, it stays as it is.
         let early = in_two_steps(aggregate, state).ok().flatten();
         Ok(early.map_or(Transformed::no(node), Transformed::yes))
     });

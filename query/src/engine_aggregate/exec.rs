@@ -39,7 +39,7 @@ use tokio::runtime::Handle;
 const ROWS_IN_PLACE: u64 = 1 << 15;
 /// If too few bins were found, the engine looks this many times further back.
 const FURTHER: i64 = 64;
-/// More bins of a calendar are left to DataFusion: those of times that are far apart, of which few have measurements.
+/// The maximum number of bins of a calendar. DataFusion computes aggregates with more: their times are far apart, and most bins are empty.
 const BINS_MAX: usize = 1 << 16;
 
 /// Asks the engine for an aggregate, and falls back to DataFusion.

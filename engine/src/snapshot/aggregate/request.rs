@@ -73,8 +73,8 @@ pub struct AggregateRequest {
     /// The width of groups in time: a whole number of units of the collection's precision. Groups are aligned to the epoch.
     /// `None` puts all times into one group, unless there are `starts`.
     pub width: Option<Duration>,
-    /// With a width, of which it is a multiple: bins of times that are a whole number of periods apart form one group. A width of an
-    /// hour and a period of a day give the hours of the day. The start of a group is that of its first bin from 1970 on.
+    /// A multiple of `width`, which must be set. Bins that are a whole number of periods apart form one group: with a width of one
+    /// hour and a period of one day, the groups are the hours of the day. A group starts with its first bin at or after 1970-01-01.
     pub period: Option<Duration>,
     /// In the place of a width: the starts of groups in time, in ascending order, such as those of months. They are whole units of
     /// the collection's precision. A group ends where the next one starts, and the last one never ends. Times before the first
